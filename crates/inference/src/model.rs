@@ -13,7 +13,7 @@ use openmps::operators::cache::Cache;
 use openmps::{DataType, Device, OptimizationLevel, TensorData};
 use prost::bytes::Bytes;
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Rounds of a loop at most, unless the caller says otherwise.
@@ -46,10 +46,19 @@ struct Shared {
     device: Device,
     program: Program,
     weights: Vec<StoredTensor>,
+    /// What a model of ONNX was read from.
+    source: Option<Source>,
     /// Graphs that are run on the way, and folded weights.
     graphs: ExecutableCache,
     /// Programs by the shapes of their inputs, and by how long loops may be.
     shapes: Cache<(Vec<Vec<usize>>, usize), Compiled>,
+}
+
+/// A file of ONNX, and the folder in which files beside it lie.
+#[derive(Debug)]
+struct Source {
+    file: Arc<Storage>,
+    folder: Option<PathBuf>,
 }
 
 /// A program for one set of shapes.
@@ -114,39 +123,59 @@ impl Model {
         };
         let program = supported_only(program)?;
         let weights = parameters::load(device, &program, parameters)?;
-        Ok(Model::of(device, program, weights))
+        Ok(Model::of(device, program, weights, None))
     }
 
     /// Reads a model of ONNX. Its tensors, in the file or in others beside it, are read when a run with new shapes needs them: the files stay open.
     pub fn open_onnx(device: &Device, path: impl AsRef<Path>) -> Result<Model> {
         let path = path.as_ref();
-        let storage = Storage::open(path)?;
-        let file = Bytes::from(storage.read(0, storage.len())?);
-        Model::with_onnx(device, &file, storage, path.parent())
+        let file = Arc::new(Storage::open(path)?);
+        Model::with_onnx(device, Source { file, folder: path.parent().map(Path::to_owned) }, &[])
     }
 
     /// The same from memory; all its tensors must be in it.
     pub fn load_onnx(device: &Device, model: &[u8]) -> Result<Model> {
-        let file = Bytes::copy_from_slice(model);
-        Model::with_onnx(device, &file, Storage::Memory(file.clone()), None)
+        let file = Arc::new(Storage::Memory(Bytes::copy_from_slice(model)));
+        Model::with_onnx(device, Source { file, folder: None }, &[])
     }
 
-    fn with_onnx(device: &Device, file: &Bytes, storage: Storage, folder: Option<&Path>) -> Result<Model> {
-        let onnx::Read { program, weights } = onnx::read(file)?;
+    fn with_onnx(device: &Device, source: Source, given: &[&str]) -> Result<Model> {
+        let onnx::Read { program, weights } = onnx::read(&source.file.whole()?, given)?;
         let program = supported_only(program)?;
-        let weights = onnx::load(device, weights, storage, folder)?;
-        Ok(Model::of(device, program, weights))
+        let weights = onnx::load(device, weights, &source.file, source.folder.as_deref())?;
+        Ok(Model::of(device, program, weights, Some(source)))
     }
 
-    fn of(device: &Device, program: Program, weights: Vec<StoredTensor>) -> Model {
+    fn of(device: &Device, program: Program, weights: Vec<StoredTensor>, source: Option<Source>) -> Model {
         let shared = Shared {
             device: device.clone(),
             program,
             weights,
+            source,
             graphs: ExecutableCache::new(SHAPES),
             shapes: Cache::new(SHAPES),
         };
         Model { shared: Arc::new(shared), longest_loop: LONGEST_LOOP }
+    }
+
+    /// The same model of ONNX, whose runs are given tensors of these names behind the other inputs, instead of the model's own: the model must
+    /// say of them that they are inputs, too ([`Program::overridable`]).
+    pub fn given(&self, names: &[&str]) -> Result<Model> {
+        let Shared { device, program, source, .. } = &*self.shared;
+        let is_overridable = |name: &&&str| program.overridable.iter().any(|(own, _)| own == **name);
+        let unknown = names.iter().find(|name| !is_overridable(name));
+        match (source, unknown) {
+            (Some(source), None) => {
+                let source = Source { file: Arc::clone(&source.file), folder: source.folder.clone() };
+                let model = Model::with_onnx(device, source, names)?;
+                Ok(model.with_longest_loop(self.longest_loop))
+            }
+            (_, unknown) => {
+                let name = unknown.or(names.first()).copied().unwrap_or_default().to_owned();
+                let what = "the model does not let a run give it".to_owned();
+                Err(Error::Input { name, what })
+            }
+        }
     }
 
     /// The same model, whose runs are an error where a loop goes on for more rounds than this: a program may loop for ever.
@@ -255,12 +284,16 @@ impl Model {
             let what = format!("{} inputs were given, the program has {}", inputs.len(), declared.len());
             return Err(Error::Input { name: "of the run".to_owned(), what });
         }
-        for ((name, dims, data_type), input) in declared.into_iter().zip(inputs) {
+        let Program { inputs: ports, values, .. } = &self.shared.program;
+        for (((name, dims, data_type), input), port) in declared.into_iter().zip(inputs).zip(ports) {
             let refuse = |what| Err(Error::Input { name: name.to_owned(), what });
             if data_type.is_some_and(|data_type| data_type != input.data_type()) {
                 return refuse(format!("it is {}, the program says {data_type:?}", input.data_type()));
             }
             let fits = |(&size, &dim): (&usize, &i64)| dim < 0 || size as i64 == dim;
+            if values[port.value].any_rank {
+                continue;
+            }
             if dims.len() != input.shape().len() || !input.shape().iter().zip(dims).all(fits) {
                 return refuse(format!("its shape is {:?}, the program says {dims:?}", input.shape()));
             }
@@ -274,7 +307,7 @@ pub fn read_program(program: &[u8]) -> Result<Program> {
     match Format::of(program) {
         Format::Pir => pir::read(program),
         Format::Legacy => pdmodel::read(program),
-        Format::Onnx => Ok(onnx::read(&Bytes::copy_from_slice(program))?.program),
+        Format::Onnx => Ok(onnx::read(&Bytes::copy_from_slice(program), &[])?.program),
     }
 }
 

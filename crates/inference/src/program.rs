@@ -37,6 +37,8 @@ pub struct Program {
     pub parameters: Vec<Port>,
     /// What a run is given.
     pub inputs: Vec<Port>,
+    /// Tensors of the model that a run may be given instead; only ONNX has them.
+    pub overridable: Vec<(String, ValueType)>,
     /// What a run gives back.
     pub outputs: Vec<Port>,
 }
@@ -71,6 +73,8 @@ pub struct ValueType {
     pub dims: Vec<i64>,
     /// What the model calls its dimensions, where it names any.
     pub names: Vec<Option<String>>,
+    /// Whether a run decides even how many dimensions it has.
+    pub any_rank: bool,
 }
 
 /// Operations in their order.

@@ -44,6 +44,14 @@ impl Storage {
         }
     }
 
+    /// All bytes; those in memory without a copy.
+    pub(crate) fn whole(&self) -> Result<Bytes> {
+        match self {
+            Storage::Memory(bytes) => Ok(bytes.clone()),
+            Storage::File(_) => Ok(Bytes::from(self.read(0, self.len())?)),
+        }
+    }
+
     /// What is said where `count` bytes from `at` on are not there.
     pub(crate) fn too_short(&self, at: usize, count: usize) -> Error {
         let what = format!("{count} bytes are needed, the file ends after {}", self.len().saturating_sub(at));

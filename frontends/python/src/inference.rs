@@ -3,7 +3,7 @@
 use openmps::graph::{Ceilings, MemorySummary, StepSummary};
 use openmps::{DataType, Device, TensorData};
 use openmps_host::native::ceiling::{Traffic, bytes_per_second};
-use openmps_inference::program::{Dialect, Port};
+use openmps_inference::program::{Dialect, Port, ValueType};
 use openmps_inference::{Error, Model};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyFileNotFoundError, PyNotImplementedError, PyOSError, PyRuntimeError, PyValueError};
@@ -75,6 +75,22 @@ impl InferenceModel {
             }
         });
         Ok(InferenceModel { model: model.map_err(raised)? })
+    }
+
+    /// The same model, whose runs are given these tensors, too, behind the other inputs.
+    fn given(&self, py: Python<'_>, names: Vec<String>) -> PyResult<InferenceModel> {
+        let names: Vec<&str> = names.iter().map(|name| &name[..]).collect();
+        Ok(InferenceModel { model: py.detach(|| self.model.given(&names)).map_err(raised)? })
+    }
+
+    /// Names, shapes, element types and names of dimensions of the tensors that a run may be given.
+    #[allow(clippy::type_complexity, reason = "what Python is handed")]
+    fn overridable(&self) -> Vec<(String, Vec<i64>, Option<&'static str>, Vec<Option<String>>)> {
+        let overridable = self.model.program().overridable.iter();
+        let described = |(name, of): &(String, ValueType)| {
+            (name.clone(), of.dims.clone(), of.data_type.map(DataType::name), of.names.clone())
+        };
+        overridable.map(described).collect()
     }
 
     /// What the model's author wrote beside it.

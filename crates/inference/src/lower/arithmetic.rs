@@ -76,11 +76,25 @@ pub(super) const OTHERS: Table = &[
 
 impl Lowering<'_> {
     pub(super) fn unary(&mut self, of: Unary, x: &Value) -> Result<Value> {
-        self.one(Call::new(Elementwise::Unary(of)), from_ref(x))
+        self.formula(Elementwise::Unary(of), from_ref(x))
     }
 
     pub(super) fn binary(&mut self, of: Binary, x: &Value, y: &Value) -> Result<Value> {
-        self.one(Call::new(Elementwise::Binary(of)), &[x.clone(), y.clone()])
+        self.formula(Elementwise::Binary(of), &[x.clone(), y.clone()])
+    }
+
+    /// A formula without numbers. Unsigned integers that operators do not compute with are computed in wider ones, of which what counts stays.
+    fn formula(&mut self, of: Elementwise, operands: &[Value]) -> Result<Value> {
+        let mut narrow = None;
+        for operand in operands {
+            narrow = narrow.or(Some(self.data_type(operand)?).filter(|&dtype| wider(dtype).is_some()));
+        }
+        let Some((narrow, wide)) = narrow.and_then(|dtype| Some((dtype, wider(dtype)?))) else {
+            return self.one(Call::new(of), operands);
+        };
+        let operands = operands.iter().map(|operand| self.cast(operand, wide)).collect::<Result<Vec<_>>>()?;
+        let result = self.one(Call::new(of), &operands)?;
+        if self.data_type(&result)? == wide { self.cast(&result, narrow) } else { Ok(result) }
     }
 
     /// `x` where the condition holds, else `y`.
@@ -104,6 +118,13 @@ impl Lowering<'_> {
         self.one(Call { operator: Elementwise::Unary(Unary::Scale), scalars, output: None }, from_ref(x))
     }
 
+    /// Not below the first number and not above the second.
+    pub(super) fn clipped(&mut self, x: &Value, bounds: [f64; 2]) -> Result<Value> {
+        let dtype = self.data_type(x)?;
+        let scalars = bounds.map(|bound| number_of(dtype, bound)).to_vec();
+        self.one(Call { operator: Elementwise::Unary(Unary::Clip), scalars, output: None }, from_ref(x))
+    }
+
     pub(super) fn cast(&mut self, x: &Value, to: DataType) -> Result<Value> {
         if self.data_type(x)? == to {
             return Ok(x.clone());
@@ -123,6 +144,15 @@ impl Lowering<'_> {
             _ => a,
         };
         Ok([self.cast(x, common)?, self.cast(y, common)?])
+    }
+}
+
+/// The type in which unsigned integers are computed that are only moved otherwise.
+fn wider(dtype: DataType) -> Option<DataType> {
+    match dtype {
+        DataType::U16 => Some(DataType::I32),
+        DataType::U32 => Some(DataType::I64),
+        _ => None,
     }
 }
 
@@ -206,11 +236,8 @@ fn scale(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
 
 fn clip(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let x = lowering.input(operation, 0)?;
-    let dtype = lowering.data_type(&x)?;
     let bounds = [lowering.number(operation, 1, "min", f64::MIN)?, lowering.number(operation, 2, "max", f64::MAX)?];
-    let scalars = bounds.map(|bound| number_of(dtype, bound)).to_vec();
-    let call = Call { operator: Elementwise::Unary(Unary::Clip), scalars, output: None };
-    Ok(vec![lowering.one(call, &[x])?])
+    Ok(vec![lowering.clipped(&x, bounds)?])
 }
 
 fn pow(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {

@@ -195,4 +195,5 @@ pub(crate) mod kind {
     pub const FLOATS: i32 = 6;
     pub const INTS: i32 = 7;
     pub const STRINGS: i32 = 8;
+    pub const TYPE: i32 = 13;
 }

@@ -1,6 +1,7 @@
 //! Functions of a model: a node that calls one becomes the function's nodes, whose values have names of their own.
 
 use super::format::{AttributeProto, FunctionProto, ModelProto, NodeProto};
+use super::order::in_order;
 use super::{Reader, is_own};
 use crate::error::{Error, Result};
 use crate::program::{Operation, ValueId};
@@ -76,7 +77,7 @@ impl<'a> Reader<'a> {
         let around = std::mem::replace(&mut self.call, Call { outermost: self.scopes.len(), attributes, depth });
         self.scopes.push(scope);
         let mut operations = Vec::with_capacity(function.node.len());
-        for inner in &function.node {
+        for inner in in_order(&function.node)? {
             operations.extend(self.node(inner)?);
         }
         let results = function.output.iter().map(|name| self.find(name)).collect::<Result<Vec<_>>>()?;

@@ -5,19 +5,21 @@
 
 pub(crate) mod format;
 mod function;
+mod order;
 pub(crate) mod tensor;
 
 use crate::error::{Error, Result};
 use crate::program::{Attribute, Block, Dialect, Operation, Origin, Port, Program, ValueId, ValueType};
 use crate::storage::Storage;
-use format::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, kind};
+use format::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, kind};
 use function::Call;
 use openmps::Device;
 use openmps::graph::StoredTensor;
 use openmps::operators::Array;
+use order::in_order;
 use prost::Message;
 use prost::bytes::Bytes;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use tensor::{Content, Place, Weight};
@@ -50,8 +52,11 @@ pub(crate) fn is_model(file: &[u8]) -> bool {
     Head::decode(file).is_ok_and(|head| head.ir_version > 0 && head.graph.is_some() && !head.opset_import.is_empty())
 }
 
-/// Reads a model.
-pub(crate) fn read(file: &Bytes) -> Result<Read> {
+/// The version of the format from which on a tensor that is also an input may be given by a run.
+const OVERRIDABLE: i64 = 4;
+
+/// Reads a model. Tensors of these names are inputs.
+pub(crate) fn read(file: &Bytes, given: &[&str]) -> Result<Read> {
     let model = ModelProto::decode(file.clone()).map_err(|error| Error::program(error.to_string()))?;
     let graph = model.graph.as_ref().ok_or_else(|| Error::program("no graph"))?;
     let own = model.opset_import.iter().find(|set| is_own(&set.domain));
@@ -79,7 +84,7 @@ pub(crate) fn read(file: &Bytes) -> Result<Read> {
         graph_description: graph.doc_string.clone(),
         version: model.model_version,
     };
-    reader.main(graph)?;
+    reader.main(graph, if model.ir_version < OVERRIDABLE { None } else { Some(given) })?;
     reader.program.plan_releases();
     Ok(Read { program: reader.program, weights: reader.weights })
 }
@@ -88,16 +93,15 @@ pub(crate) fn read(file: &Bytes) -> Result<Read> {
 pub(crate) fn load(
     device: &Device,
     weights: Vec<Weight>,
-    file: Storage,
+    own: &Arc<Storage>,
     folder: Option<&Path>,
 ) -> Result<Vec<StoredTensor>> {
-    let own = Arc::new(file);
     let mut others: HashMap<String, Arc<Storage>> = HashMap::new();
     let mut loaded = Vec::with_capacity(weights.len());
     for Weight { data_type, dims, place } in weights {
         let bytes = dims.iter().product::<usize>() * data_type.size();
         let (storage, begin) = match place {
-            Place::Inside { begin } => (Arc::clone(&own), begin),
+            Place::Inside { begin } => (Arc::clone(own), begin),
             Place::Here(content) => (Arc::new(Storage::Memory(content.into())), 0),
             Place::Beside { file, begin } => {
                 let folder =
@@ -135,13 +139,19 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn main(&mut self, graph: &'a GraphProto) -> Result<()> {
-        // Before version 4 of the format tensors were inputs, too, which a run need not be given.
-        let is_held = |input: &&ValueInfoProto| graph.initializer.iter().any(|tensor| tensor.name == input.name);
-        let inputs: Vec<&ValueInfoProto> = graph.input.iter().filter(|input| !is_held(input)).collect();
-        if let Some(input) = inputs.iter().find(|input| !is_tensor_of_known_rank(input)) {
-            let what = format!("the input {}, which is no tensor of a known number of dimensions", input.name);
-            return Err(Error::program(what));
+    /// The main graph. Tensors that are inputs, too, need not be given; those of the names in `given` are, and none may be in old versions of the format.
+    fn main(&mut self, graph: &'a GraphProto, given: Option<&[&str]>) -> Result<()> {
+        let tensors: HashSet<&str> = graph.initializer.iter().map(|tensor| &tensor.name[..]).collect();
+        let (held, mut inputs): (Vec<_>, Vec<_>) =
+            graph.input.iter().partition(|input| tensors.contains(&input.name[..]));
+        if let Some(given) = given {
+            for info in &held {
+                self.program.overridable.push((info.name.clone(), described(info)?));
+            }
+            inputs.extend(held.into_iter().filter(|info| given.contains(&&info.name[..])));
+        }
+        if let Some(input) = inputs.iter().find(|input| !is_tensor(input)) {
+            return Err(Error::program(format!("the input {}, which is no tensor", input.name)));
         }
         self.program.body = self.graph(graph, &inputs)?;
         let ports = |infos: &[&ValueInfoProto], ids: &[ValueId]| -> Vec<Port> {
@@ -170,11 +180,13 @@ impl<'a> Reader<'a> {
             let value = described(input)?;
             block.arguments.push(self.define(&input.name, value));
         }
-        for tensor in &graph.initializer {
+        // What the graph is given takes the place of what it has.
+        let is_given = |tensor: &&TensorProto| inputs.iter().any(|input| input.name == tensor.name);
+        for tensor in graph.initializer.iter().filter(|tensor| !is_given(tensor)) {
             let content = tensor::read(tensor, self.file)?;
             block.operations.extend(self.hold(&tensor.name, content));
         }
-        for node in &graph.node {
+        for node in in_order(&graph.node)? {
             block.operations.extend(self.node(node)?);
         }
         for output in &graph.output {
@@ -236,7 +248,7 @@ impl<'a> Reader<'a> {
         let name =
             if is_own(&node.domain) { node.op_type.clone() } else { format!("{}.{}", node.domain, node.op_type) };
         let input = |name: &String| if name.is_empty() { Ok(None) } else { self.find(name) };
-        let inputs = node.input.iter().map(input).collect::<Result<Vec<_>>>()?;
+        let mut inputs = node.input.iter().map(input).collect::<Result<Vec<_>>>()?;
         let mut blocks = Vec::new();
         for graph in GRAPHS.iter().filter_map(|name| node.attribute.iter().find(|attribute| attribute.name == *name)) {
             if let Some(graph) = self.given(graph).and_then(|graph| graph.g.as_ref()) {
@@ -247,15 +259,26 @@ impl<'a> Reader<'a> {
         let mut attributes = BTreeMap::new();
         for attribute in &node.attribute {
             if let Some(given) = self.given(attribute) {
+                // A number that float64 leaves out is one more input.
+                if name == "ConstantOfShape"
+                    && let Some(tensor) = &given.t
+                    && let Content::Weight(weight) = tensor::read(tensor, self.file)?
+                {
+                    self.hold("", Content::Weight(weight));
+                    inputs.push(self.program.parameters.last().map(|parameter| parameter.value));
+                    continue;
+                }
                 self.attribute(&name, &attribute.name, given, &mut attributes)?;
             }
         }
         // Loops keep what goes round in their outputs, so that each has one.
-        let is_kept = |name: &str| !name.is_empty() || node.op_type == "Loop";
+        let is_loop = matches!(&node.op_type[..], "Loop" | "Scan" | "SequenceMap");
+        let is_kept = |name: &str| !name.is_empty() || is_loop;
         let mut outputs: Vec<Option<ValueId>> =
             node.output.iter().map(|name| is_kept(name).then(|| self.define(name, ValueType::default()))).collect();
-        if let ("Loop", Some(body)) = (&node.op_type[..], blocks.first()) {
-            let all = body.yields.len().saturating_sub(1);
+        if let (true, Some(body)) = (is_loop, blocks.first()) {
+            // Loop's body hands back its condition before all others.
+            let all = body.yields.len().saturating_sub(usize::from(node.op_type == "Loop"));
             outputs.extend((outputs.len()..all).map(|_| Some(self.define("", ValueType::default()))));
         }
         Ok(vec![Operation { name, inputs, outputs, attributes, blocks }])
@@ -285,7 +308,7 @@ impl<'a> Reader<'a> {
             (kind::FLOATS, _) => Attribute::Floats(attribute.floats.iter().map(|&number| f64::from(number)).collect()),
             (kind::INTS, _) => Attribute::Integers(attribute.ints.clone()),
             (kind::STRINGS, _) => Attribute::Texts(attribute.strings.iter().map(text).collect()),
-            (kind::GRAPH, _) => return Ok(()),
+            (kind::GRAPH | kind::TYPE, _) => return Ok(()),
             (other, _) => {
                 return Err(Error::program(format!("{node}: the attribute {name} of type {other}")));
             }
@@ -310,8 +333,8 @@ fn constant(output: ValueId, array: &Array) -> Operation {
     }
 }
 
-fn is_tensor_of_known_rank(info: &ValueInfoProto) -> bool {
-    info.kind.as_ref().and_then(|kind| kind.tensor_type.as_ref()).is_some_and(|tensor| tensor.shape.is_some())
+fn is_tensor(info: &ValueInfoProto) -> bool {
+    info.kind.as_ref().is_some_and(|kind| kind.tensor_type.is_some())
 }
 
 /// The element type and the dimensions that a graph declares; those that have a name, or none, are a run's to decide.
@@ -327,5 +350,5 @@ fn described(info: &ValueInfoProto) -> Result<ValueType> {
     let dim = |dim: &format::DimensionProto| dim.dim_value.filter(|&size| size >= 0).unwrap_or(-1);
     let all = tensor.shape.as_ref().map_or(&[][..], |shape| &shape.dim);
     let names = all.iter().map(|dim| dim.dim_param.clone().filter(|name| !name.is_empty())).collect();
-    Ok(ValueType { data_type, dims: all.iter().map(dim).collect(), names })
+    Ok(ValueType { data_type, dims: all.iter().map(dim).collect(), names, any_rank: tensor.shape.is_none() })
 }

@@ -66,7 +66,7 @@ table! {
         "Swish" Swish &[Attribute("alpha", 1.0)],
     others:
         "Abs" magnitude, "Gelu" gelu, "Shrink" shrink, "PRelu" prelu, "Clip" clip, "IsInf" is_infinite, "Mean" mean, "Pow" power, "Mod" remainder,
-        "BitShift" shift, "Where" choose, "Cast" cast, "CastLike" cast_like, "Identity" identity, "Dropout" dropout,
+        "BitShift" shift, "Where" choose, "Cast" cast, "SwiGLU" gated, "CastLike" cast_like, "Identity" identity, "Dropout" dropout,
 }
 
 fn unary(lowering: &mut Lowering, operation: &Operation, of: Unary) -> Result<Vec<Value>> {
@@ -83,7 +83,20 @@ fn magnitude(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value
 
 fn binary(lowering: &mut Lowering, operation: &Operation, of: Binary) -> Result<Vec<Value>> {
     let (x, y) = (lowering.input(operation, 0)?, lowering.input(operation, 1)?);
+    if of == Binary::Divide {
+        refuse_zero(operation, &y)?;
+    }
     Ok(vec![lowering.binary(of, &x, &y)?])
+}
+
+/// ONNX Runtime refuses to divide integers by 0; here what only a run computes is not looked at.
+fn refuse_zero(operation: &Operation, divisor: &Value) -> Result<()> {
+    match divisor {
+        Value::Known(array) if !array.dtype.is_float() && array.data.contains(&0.0) => {
+            Err(wrong(operation, "integers divided by 0"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Any number of operands, one after the other.
@@ -121,6 +134,13 @@ fn gelu(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     activation(lowering, operation, of, &[])
 }
 
+/// `x sigmoid(alpha x) y`
+fn gated(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let gate = activation(lowering, operation, Activation::Swish, &[Attribute("alpha", 1.0)])?.remove(0);
+    let y = lowering.input(operation, 1)?;
+    Ok(vec![lowering.binary(Binary::Multiply, &gate, &y)?])
+}
+
 /// `x` moved towards 0 by `bias` outside `lambd`, 0 within.
 fn shrink(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let x = lowering.input(operation, 0)?;
@@ -149,12 +169,12 @@ fn clip(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
         return clip_integers(lowering, operation, x);
     }
     // What has no bound is left as it is, infinities too.
-    let mut bounds = Vec::with_capacity(2);
-    for (at, (name, default)) in [("min", f64::NEG_INFINITY), ("max", f64::INFINITY)].into_iter().enumerate() {
+    let mut bounds = [f64::NEG_INFINITY, f64::INFINITY];
+    for (at, (name, bound)) in ["min", "max"].into_iter().zip(&mut bounds).enumerate() {
         let given = lowering.number_at(operation, at + 1)?;
-        bounds.push(Number::Float(given.map_or_else(|| operation.float(name, default), Ok)?));
+        *bound = given.map_or_else(|| operation.float(name, *bound), Ok)?;
     }
-    Ok(vec![lowering.one(Call { operator: Elementwise::Unary(Unary::Clip), scalars: bounds, output: None }, &[x])?])
+    Ok(vec![lowering.clipped(&x, bounds)?])
 }
 
 /// By bounds that are tensors: a number on the way would lose the digits of large ones.
@@ -220,6 +240,7 @@ impl Lowering<'_> {
 /// With the sign of the divisor, or of the dividend as C's `fmod` has it.
 fn remainder(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let (x, y) = (lowering.input(operation, 0)?, lowering.input(operation, 1)?);
+    refuse_zero(operation, &y)?;
     if !operation.flag("fmod", false)? || lowering.data_type(&x)?.bounds().0 >= 0.0 {
         return Ok(vec![lowering.binary(Binary::Remainder, &x, &y)?]);
     }

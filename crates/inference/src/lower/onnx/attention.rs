@@ -1,4 +1,4 @@
-//! Attention and rotary embeddings where a model has them as one operator.
+//! Attention where a model has it as one operator.
 
 use crate::error::Result;
 use crate::lower::{Lowering, Table, Value, size_of, wrong};
@@ -7,13 +7,12 @@ use openmps::DataType;
 use openmps::operators::operators::attention::Attention;
 use openmps::operators::operators::elementwise::{Binary, Unary};
 use openmps::operators::operators::expand::Expand;
-use openmps::operators::operators::gather::Gather;
 use openmps::operators::operators::pad::{Mode, Pad};
 use openmps::operators::operators::softmax::Softmax;
 use openmps::tile::Number;
 use std::slice::from_ref;
 
-pub(super) const TABLE: Table = &[("Attention", attention), ("RotaryEmbedding", rotary)];
+pub(super) const TABLE: Table = &[("Attention", attention)];
 
 /// What an attention is of, its heads before its rows.
 struct Parts {
@@ -109,13 +108,7 @@ fn mask(
             seen.push(lowering.binary(order, &key, &edge)?);
         }
     }
-    let zero = lowering.filled(&[], dtype, 0.0)?;
-    let never = lowering.filled(&[], dtype, f64::NEG_INFINITY)?;
-    for seen in seen {
-        let own = lowering.choose(&seen, &zero, &never)?;
-        sum = Some(lowering.added(sum, own)?);
-    }
-    sum.map(|sum| lowering.of_rank(&sum, 4)).transpose()
+    lowering.unseen(sum, &seen, dtype)
 }
 
 /// The scores as they are, capped, masked, or as weights.
@@ -152,6 +145,17 @@ fn scores(lowering: &mut Lowering, operation: &Operation, parts: &Parts) -> Resu
 }
 
 impl Lowering<'_> {
+    /// What is added to the scores, and minus infinity where one of the conditions does not hold.
+    pub(super) fn unseen(&mut self, sum: Option<Value>, seen: &[Value], dtype: DataType) -> Result<Option<Value>> {
+        let (zero, never) = (self.filled(&[], dtype, 0.0)?, self.filled(&[], dtype, f64::NEG_INFINITY)?);
+        let mut sum = sum;
+        for seen in seen {
+            let own = self.choose(seen, &zero, &never)?;
+            sum = Some(self.added(sum, own)?);
+        }
+        sum.map(|sum| self.of_rank(&sum, 4)).transpose()
+    }
+
     /// `[batch, rows, heads * depth]` as `[batch, heads, rows, depth]`; what is so already stays.
     pub(super) fn heads_first(&mut self, operation: &Operation, x: &Value, heads: usize) -> Result<Value> {
         let shape = self.shape(x)?;
@@ -173,53 +177,4 @@ impl Lowering<'_> {
         let [batch, rows, heads, depth] = self.shape(&y)?[..] else { return Err(wrong(operation, "its result")) };
         self.reshape(&y, &[batch, rows, heads * depth])
     }
-}
-
-/// Pairs turned by angles whose cosines and sines are given, by position or for each row of the input.
-fn rotary(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
-    let given = lowering.input(operation, 0)?;
-    let shape = lowering.shape(&given)?;
-    let x = lowering.heads_first(operation, &given, size_of(operation, operation.integer("num_heads", 0)?)?)?;
-    let [batch, heads, rows, depth] = lowering.shape(&x)?[..] else { return Err(wrong(operation, "its input")) };
-    let turned = match size_of(operation, operation.integer("rotary_embedding_dim", 0)?)? {
-        0 => depth,
-        some => some.min(depth),
-    };
-    let half = turned / 2;
-    let mut tables = Vec::with_capacity(2);
-    for at in 1..=2 {
-        let mut table = lowering.input(operation, at)?;
-        if let Some(positions) = lowering.optional(operation, 3)? {
-            table = lowering.one(Gather { axis: 0 }, &[table, positions])?;
-        }
-        let batches = lowering.shape(&table)?.iter().product::<usize>().checked_div(rows * half).unwrap_or(0);
-        tables.push(lowering.reshape(&table, &[batches, 1, rows, half])?);
-    }
-    let interleaved = operation.flag("interleaved", false)?;
-    let part = lowering.narrow(&x, 3, 0, turned)?;
-    // Two columns of a pair side by side, or in the two halves of a row.
-    let (pairs, axis) =
-        if interleaved { ([batch, heads, rows, half, 2], 4) } else { ([batch, heads, rows, 2, half], 3) };
-    let pairs = lowering.reshape(&part, &pairs)?;
-    let mut sides = Vec::with_capacity(2);
-    for side in 0..2 {
-        let own = lowering.narrow(&pairs, axis, side, side + 1)?;
-        sides.push(lowering.without(&own, &[axis])?);
-    }
-    let [cosine, sine] = [&tables[0], &tables[1]];
-    let mut results = Vec::with_capacity(2);
-    for (first, second, sign) in [(0, 1, Binary::Subtract), (1, 0, Binary::Add)] {
-        let kept = lowering.binary(Binary::Multiply, &sides[first], cosine)?;
-        let crossed = lowering.binary(Binary::Multiply, &sides[second], sine)?;
-        let result = lowering.binary(sign, &kept, &crossed)?;
-        let mut apart = vec![batch, heads, rows, half];
-        apart.insert(axis, 1);
-        results.push(lowering.reshape(&result, &apart)?);
-    }
-    let joined = lowering.concat(&results, axis)?;
-    let joined = lowering.reshape(&joined, &[batch, heads, rows, turned])?;
-    let rest = lowering.narrow(&x, 3, turned, depth)?;
-    let y = if turned < depth { lowering.concat(&[joined, rest], 3)? } else { joined };
-    let y = if shape.len() == 3 { lowering.transpose(&y, &[0, 2, 1, 3])? } else { y };
-    Ok(vec![lowering.reshape(&y, &shape)?])
 }

@@ -1,15 +1,17 @@
-//! Padding and sampling of images, and what neighbouring channels do to each other.
+//! Padding and cropping of images, and what neighbouring channels do to each other.
 
 use super::window::{halves, spatial};
 use crate::error::Result;
-use crate::lower::{Lowering, Table, Value, axes_of, number_of, size_of, wrong};
+use crate::lower::{Lowering, Table, Value, axes_of, number_of, size_of, sizes_of, wrong};
 use crate::program::Operation;
+use openmps::DataType;
 use openmps::operators::operators::elementwise::{Binary, Unary};
-use openmps::operators::operators::grid_sample::{Beyond, Coordinates, GridSample, Sampling};
 use openmps::operators::operators::pad::{Mode, Pad};
 use openmps::operators::operators::pooling::{Pooling, PoolingType};
+use openmps::tile::Number;
+use std::slice::from_ref;
 
-pub(super) const TABLE: Table = &[("LRN", local_response), ("Pad", pad), ("GridSample", grid_sample)];
+pub(super) const TABLE: Table = &[("LRN", local_response), ("Pad", pad), ("CenterCropPad", centred)];
 
 /// `x / (bias + alpha m)^beta`, where m is the mean of the squares of `size` neighbouring channels, with zeros beyond the border.
 fn local_response(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
@@ -53,17 +55,50 @@ fn pad(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
         None => operation.float("value", 0.0)?,
     };
     let dtype = lowering.data_type(&x)?;
-    if !dtype.is_float() && number.abs() >= (1_u64 << 53) as f64 {
-        return Err(wrong(operation, format!("the number {number}, beyond 2^53")));
+    let is_beyond = mode == Mode::Constant && !dtype.is_float() && number.abs() >= (1_u64 << 53) as f64;
+    let value = number_of(dtype, if is_beyond { 0.0 } else { number });
+    if let (true, Some(number)) = (is_beyond, lowering.optional(operation, 2)?) {
+        return Ok(vec![lowering.padded_by(&x, paddings, &number)?]);
     }
-    let value = number_of(dtype, number);
     if mode != Mode::Constant && paddings.iter().any(|&(before, after)| before < 0 || after < 0) {
         x = lowering.cropped(operation, &x, &mut paddings)?;
     }
     Ok(vec![lowering.one(Pad { paddings, mode, value }, &[x])?])
 }
 
+/// Of each axis as many elements as asked for, from its middle; zeros around it where there are fewer.
+fn centred(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let sizes = sizes_of(operation, lowering.integers(operation, 1, "")?.unwrap_or_default())?;
+    let mut x = lowering.input(operation, 0)?;
+    let rank = lowering.shape(&x)?.len();
+    let named = operation.integers("axes")?.unwrap_or_else(|| (0..rank as i64).collect());
+    let named = axes_of(operation, Some(named), rank)?;
+    if sizes.len() != named.len() {
+        return Err(wrong(operation, format!("{} sizes of {} axes", sizes.len(), named.len())));
+    }
+    for (axis, asked) in named.into_iter().zip(sizes) {
+        let size = lowering.shape(&x)?[axis];
+        if asked < size {
+            let start = (size - asked) / 2;
+            x = lowering.narrow(&x, axis, start, start + asked)?;
+        } else {
+            x = lowering.padded(&x, axis, halves(asked - size, true), 0.0)?;
+        }
+    }
+    Ok(vec![x])
+}
+
 impl Lowering<'_> {
+    /// Padded by a tensor's number, which on the way as a float would lose digits.
+    fn padded_by(&mut self, x: &Value, paddings: Vec<(i64, i64)>, number: &Value) -> Result<Value> {
+        let there = self.filled(&self.shape(x)?, DataType::Bool, 1.0)?;
+        let pad = |value| Pad { paddings: paddings.clone(), mode: Mode::Constant, value };
+        let there = self.one(pad(Number::Integer(0)), &[there])?;
+        let padded = self.one(pad(Number::Integer(0)), from_ref(x))?;
+        let number = self.reshape(number, &[])?;
+        self.choose(&there, &padded, &number)
+    }
+
     /// Without the elements that negative paddings take away; what is left of the paddings adds some.
     fn cropped(&mut self, operation: &Operation, x: &Value, paddings: &mut [(i64, i64)]) -> Result<Value> {
         let mut x = x.clone();
@@ -78,20 +113,4 @@ impl Lowering<'_> {
         }
         Ok(x)
     }
-}
-
-fn grid_sample(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
-    let inputs = [lowering.input(operation, 0)?, lowering.input(operation, 1)?];
-    let sampling = match operation.text("mode", "linear")? {
-        "nearest" => Sampling::Nearest,
-        "linear" | "bilinear" => Sampling::Linear,
-        other => return Err(wrong(operation, format!("the mode {other:?}"))),
-    };
-    let beyond = match operation.text("padding_mode", "zeros")? {
-        "border" => Beyond::Border,
-        "reflection" => Beyond::Reflection,
-        _ => Beyond::Zeros,
-    };
-    let coordinates = if operation.flag("align_corners", false)? { Coordinates::Centres } else { Coordinates::Sides };
-    Ok(vec![lowering.one(GridSample { sampling, beyond, coordinates }, &inputs)?])
 }

@@ -3,11 +3,13 @@
 
 mod arithmetic;
 mod attention;
+mod columns;
 mod control;
 mod convolution;
 mod detection;
 mod einsum;
 mod image;
+mod loss;
 mod microsoft;
 mod movement;
 mod normalisation;
@@ -17,9 +19,12 @@ mod product;
 mod quantized;
 mod recurrent;
 mod reduction;
+mod regions;
 mod resize;
+mod rotary;
 mod sequence;
 mod signal;
+mod unique;
 mod window;
 
 use super::{Lowering, Table, Value, axis_of, wrong};
@@ -28,16 +33,21 @@ use crate::program::{Dialect, Operation};
 use openmps::DataType;
 use openmps::operators::Array;
 use openmps::operators::operators::elementwise::Binary;
+use openmps::operators::operators::expand::Expand;
+use std::slice::from_ref;
 
-pub(super) const TABLES: [Table; 21] = [
+pub(super) const TABLES: [Table; 27] = [
     arithmetic::TABLE,
     attention::TABLE,
+    columns::TABLE,
     control::TABLE,
     convolution::TABLE,
     detection::TABLE,
     einsum::TABLE,
     image::TABLE,
+    loss::TABLE,
     microsoft::ATTENTION,
+    microsoft::GROUPED,
     microsoft::QUANTIZED,
     microsoft::TABLE,
     movement::TABLE,
@@ -48,9 +58,12 @@ pub(super) const TABLES: [Table; 21] = [
     quantized::TABLE,
     recurrent::TABLE,
     reduction::TABLE,
+    regions::TABLE,
     resize::TABLE,
+    rotary::TABLE,
     sequence::TABLE,
     signal::TABLE,
+    unique::TABLE,
 ];
 
 impl Lowering<'_> {
@@ -96,6 +109,12 @@ impl Lowering<'_> {
         let mut shape = self.shape(x)?;
         shape.splice(0..0, vec![1; rank.saturating_sub(shape.len())]);
         self.reshape(x, &shape)
+    }
+
+    /// Repeated along dimensions of size 1.
+    fn expanded(&mut self, x: &Value, dims: &[usize]) -> Result<Value> {
+        let dims = dims.iter().map(|&size| size as i64).collect();
+        self.one(Expand { dims }, from_ref(x))
     }
 
     /// One number for each slice of `like` along an axis, under the shape in which they broadcast to it.

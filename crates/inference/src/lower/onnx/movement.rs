@@ -57,8 +57,13 @@ fn constant(_: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     Ok(vec![Value::Known(Array::new(&dims, data, dtype))])
 }
 
+/// The reader makes an input of a number that float64 leaves out.
 fn constant_of_shape(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let dims = lowering.integers(operation, 0, "")?.unwrap_or_default();
+    if let Some(number) = lowering.optional(operation, 1)? {
+        let number = lowering.reshape(&number, &vec![1; dims.len()])?;
+        return Ok(vec![lowering.expanded(&number, &sizes_of(operation, dims)?)?]);
+    }
     let number = operation.floats("value")?.and_then(|numbers| numbers.first().copied()).unwrap_or(0.0);
     let dtype = operation.data_type("dtype")?.unwrap_or(DataType::F32);
     Ok(vec![lowering.filled(&sizes_of(operation, dims)?, dtype, number)?])
@@ -80,7 +85,7 @@ fn range(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
 
 impl Lowering<'_> {
     /// Numbers at even distances, known where they are few.
-    fn stepped(&mut self, start: f64, step: f64, len: usize, dtype: DataType) -> Result<Value> {
+    pub(super) fn stepped(&mut self, start: f64, step: f64, len: usize, dtype: DataType) -> Result<Value> {
         if len <= LARGEST {
             let data = (0..len).map(|i| start + i as f64 * step).collect();
             return Ok(Value::Known(rounded(Array::new(&[len], data, dtype))));

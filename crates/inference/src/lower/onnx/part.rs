@@ -4,6 +4,7 @@ use super::integers;
 use crate::error::Result;
 use crate::lower::{Lowering, Table, Value, axis_of, wrong};
 use crate::program::Operation;
+use openmps::DataType;
 use openmps::operators::operators::elementwise::Binary;
 use openmps::operators::operators::expand::Expand;
 use openmps::operators::operators::gather::{Gather, GatherNd, Negative, TakeAlongAxis};
@@ -20,6 +21,7 @@ pub(super) const TABLE: Table = &[
     ("ScatterND", scatter_nd),
     ("NonZero", nonzero),
     ("Compress", compress),
+    ("TensorScatter", write_rows),
 ];
 
 /// ONNX's bounds as Python's: what goes backwards begins at the first element at the least, and the largest integers are an end that is left open.
@@ -177,4 +179,28 @@ fn compress(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>
         }
     };
     Ok(vec![lowering.one(Gather { axis: axis as i64 }, &[x, places])?])
+}
+
+/// A cache with new rows of each batch from a place on, which may go on at the beginning.
+fn write_rows(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let (cache, rows) = (lowering.input(operation, 0)?, lowering.input(operation, 1)?);
+    let axis = lowering.axis(operation, &cache, -2)?;
+    let (whole, part) = (lowering.shape(&cache)?, lowering.shape(&rows)?);
+    if whole.len() != part.len() || axis == 0 || part[axis] > whole[axis] {
+        return Err(wrong(operation, format!("rows of shape {part:?} along axis {axis} of {whole:?}")));
+    }
+    let mut place = lowering.counted(part[axis], DataType::I64)?;
+    place = lowering.spread_along(&place, &rows, axis)?;
+    if let Some(begin) = lowering.optional(operation, 2)? {
+        let begin = lowering.cast(&begin, DataType::I64)?;
+        let begin = lowering.spread_along(&begin, &rows, 0)?;
+        place = lowering.binary(Binary::Add, &begin, &place)?;
+    }
+    if operation.text("mode", "linear")? == "circular" {
+        let size = lowering.number_like(&place, whole[axis] as f64)?;
+        place = lowering.binary(Binary::Remainder, &place, &size)?;
+    }
+    let place = lowering.expanded(&place, &part)?;
+    let put = PutAlongAxis { axis: axis as i64, reduce: Reduce::Assign, include_self: true };
+    Ok(vec![lowering.one(put, &[cache, place, rows])?])
 }

@@ -1,11 +1,12 @@
-//! Products of matrices, and attention where a model has it as one operator.
+//! Products of matrices, and determinants.
 
 use crate::error::Result;
 use crate::lower::{Lowering, Table, Value};
 use crate::program::Operation;
 use openmps::operators::operators::elementwise::Binary;
+use openmps::operators::operators::linear_algebra::{Algorithm, LinearAlgebra};
 
-pub(super) const TABLE: Table = &[("MatMul", matmul), ("Gemm", gemm)];
+pub(super) const TABLE: Table = &[("MatMul", matmul), ("Gemm", gemm), ("Det", determinant)];
 
 fn matmul(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let (x, y) = (lowering.input(operation, 0)?, lowering.input(operation, 1)?);
@@ -15,6 +16,12 @@ fn matmul(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> 
 /// `alpha x y + beta c`
 fn gemm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     Ok(vec![lowering.product_and_addend(operation)?])
+}
+
+/// Of each matrix.
+fn determinant(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let x = lowering.input(operation, 0)?;
+    Ok(vec![lowering.one(LinearAlgebra(Algorithm::Determinant), &[x])?])
 }
 
 impl Lowering<'_> {

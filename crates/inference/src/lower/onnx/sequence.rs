@@ -16,7 +16,21 @@ pub(super) const TABLE: Table = &[
     ("SequenceLength", length),
     ("SplitToSequence", split),
     ("ConcatFromSequence", concat),
+    ("Optional", optional),
+    ("OptionalHasElement", is_there),
+    ("OptionalGetElement", |lowering, operation| Ok(vec![lowering.input(operation, 0)?])),
 ];
+
+/// A value that may be missing: what is missing is not made at all.
+fn optional(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    Ok(lowering.optional(operation, 0)?.into_iter().collect())
+}
+
+fn is_there(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    let id = operation.inputs.first().copied().flatten();
+    let is_there = id.is_some_and(|id| lowering.value_of(id, "an optional value").is_ok());
+    Ok(vec![Value::Known(Array::new(&[], vec![f64::from(u8::from(is_there))], DataType::Bool))])
+}
 
 /// A place in a list, counted from its end where negative; `default` where there is none.
 fn place(

@@ -119,6 +119,9 @@ class InferenceSession:
             self._model = openmps.native.InferenceModel.onnx(model, device)
         names = self._model.dimension_names()
         ports = zip((self._model.inputs(), self._model.outputs()), names, strict=True)
+        self._overridable = [NodeArg(*tensor) for tensor in self._model.overridable()]
+        # By the names of tensors that a run is given instead of the model's own: the model for them.
+        self._models: dict[tuple[str, ...], openmps.native.InferenceModel] = {(): self._model}
         self._inputs, self._outputs = [[NodeArg(*port, own) for port, own in zip(all_, own, strict=True)] for all_, own in ports]
 
     def get_inputs(self) -> list[NodeArg]:
@@ -130,8 +133,8 @@ class InferenceSession:
         return self._outputs
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """Tensors of the model that a run may be given instead: none."""
-        return []
+        """Tensors of the model that a run may be given instead. Each set of them that is given is compiled on its own."""
+        return self._overridable
 
     def get_modelmeta(self) -> ModelMetadata:
         """What the model's author wrote beside it."""
@@ -169,11 +172,14 @@ class InferenceSession:
         run_options: RunOptions | None = None,
     ) -> list[np.ndarray]:
         """The outputs of these names, or all, for arrays by the inputs' names; bfloat16 goes in and comes out as its bits, uint16."""
-        unknown = input_feed.keys() - {given.name for given in self._inputs}
+        instead = [tensor for tensor in self._overridable if tensor.name in input_feed]
+        inputs = [*self._inputs, *instead]
+        unknown = input_feed.keys() - {given.name for given in inputs}
         if unknown:
             raise errors.InvalidArgument(f"the model has no input {sorted(unknown)}: {[given.name for given in self._inputs]}")
         with _by_their_names(errors.InvalidArgument):
-            results = self._model.run([self._given(given, input_feed) for given in self._inputs])
+            model = self._given_too(tuple(tensor.name for tensor in instead))
+            results = model.run([self._given(given, input_feed) for given in inputs])
         arrays = [from_native(result) for result in results]
         if not output_names:
             return arrays
@@ -215,6 +221,11 @@ class InferenceSession:
     def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
         """A run with these."""
         iobinding.run()
+
+    def _given_too(self, names: tuple[str, ...]) -> openmps.native.InferenceModel:
+        if names not in self._models:
+            self._models[names] = self._model.given(list(names))
+        return self._models[names]
 
     def _given(self, given: NodeArg, feed: Mapping[str, np.ndarray | OrtValue]) -> tuple[str, list[int], np.ndarray]:
         if given.name not in feed:

@@ -47,11 +47,10 @@ fn attention(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value
 /// Queries, keys and values, each `[batch, rows, columns]`, or with their heads apart; a bias of all three; which keys are seen; something that is added to the
 /// scores; keys and values before.
 fn of_heads(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
-    let queries = lowering.input(operation, 0)?;
-    let (Some(keys), Some(values)) = (lowering.optional(operation, 1)?, lowering.optional(operation, 2)?) else {
-        return Err(wrong(operation, "queries, keys and values in one tensor"));
-    };
-    let mut parts = [queries, keys, values];
+    if lowering.optional(operation, 8)?.is_some() || lowering.optional(operation, 9)?.is_some() {
+        return Err(wrong(operation, "a cache that is written in place, or whose rows are chosen"));
+    }
+    let mut parts = unpacked(lowering, operation)?;
     if let Some(bias) = lowering.optional(operation, 3)? {
         let mut begin = 0;
         for part in &mut parts {
@@ -71,6 +70,25 @@ fn of_heads(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>
     };
     let (mask, added) = (lowering.optional(operation, 4)?, lowering.optional(operation, 5)?);
     Ok(lowering.attend(operation, apart, past, mask, added)?.to_vec())
+}
+
+/// Queries, keys and values, of which the last two, or all, may be one tensor `[batch, rows, heads, 2 or 3, depth]`.
+fn unpacked(lowering: &mut Lowering, operation: &Operation) -> Result<[Value; 3]> {
+    let (first, second, third) =
+        (lowering.input(operation, 0)?, lowering.optional(operation, 1)?, lowering.optional(operation, 2)?);
+    let (packed, mut parts) = match (second, third) {
+        (Some(keys), Some(values)) => return Ok([first, keys, values]),
+        (Some(both), None) => (both, vec![first]),
+        _ => (first, Vec::new()),
+    };
+    let [batch, rows, heads, count, depth] = lowering.shape(&packed)?[..] else {
+        return Err(wrong(operation, "keys without values"));
+    };
+    for at in 0..count {
+        let own = lowering.narrow(&packed, 3, at, at + 1)?;
+        parts.push(lowering.reshape(&own, &[batch, rows, heads * depth])?);
+    }
+    <[Value; 3]>::try_from(parts).map_err(|_| wrong(operation, format!("{count} parts of one tensor")))
 }
 
 impl Lowering<'_> {
@@ -97,7 +115,7 @@ impl Lowering<'_> {
         let dtype = self.data_type(&queries)?;
         let mut sum = added.map(|added| self.of_rank(&added, 4)).transpose()?;
         if let Some(mask) = mask {
-            let seen = self.seen(operation, &mask, count)?;
+            let seen = self.seen(operation, &mask, [self.shape(&queries)?[0], count])?;
             let zero = self.filled(&[], dtype, 0.0)?;
             let hidden = self.filled(&[], dtype, operation.float("mask_filter_value", HIDDEN)?)?;
             let own = self.choose(&seen, &zero, &hidden)?;
@@ -113,15 +131,24 @@ impl Lowering<'_> {
         Ok([self.heads_joined(operation, &y)?, keys, values])
     }
 
-    /// Which keys are seen, as what broadcasts to `[batch, heads, rows, keys]`: a mask of keys, of rows and keys, or the number of keys of each sequence.
-    fn seen(&mut self, operation: &Operation, mask: &Value, count: usize) -> Result<Value> {
+    /// Which keys are seen, as what broadcasts to `[batch, heads, rows, keys]`: a mask of keys, of rows and keys, the number of keys of each sequence, or those and
+    /// where each begins.
+    fn seen(&mut self, operation: &Operation, mask: &Value, [batches, count]: [usize; 2]) -> Result<Value> {
         let shape = self.shape(mask)?;
         let zero = self.number_like(mask, 0.0)?;
         match shape[..] {
-            [lengths] => {
-                let lengths = self.reshape(mask, &[lengths, 1, 1, 1])?;
+            [numbers] if numbers == batches || numbers == 2 * batches => {
                 let key = self.counted(count, self.data_type(mask)?)?;
-                self.binary(Binary::LessThan, &key, &lengths)
+                let ends = self.narrow(mask, 0, 0, batches)?;
+                let ends = self.reshape(&ends, &[batches, 1, 1, 1])?;
+                let before = self.binary(Binary::LessThan, &key, &ends)?;
+                if numbers == batches {
+                    return Ok(before);
+                }
+                let starts = self.narrow(mask, 0, batches, numbers)?;
+                let starts = self.reshape(&starts, &[batches, 1, 1, 1])?;
+                let behind = self.binary(Binary::GreaterEqual, &key, &starts)?;
+                self.binary(Binary::LogicalAnd, &before, &behind)
             }
             [batch, keys] => {
                 let mask = self.reshape(mask, &[batch, 1, 1, keys])?;

@@ -2,6 +2,7 @@
 //! (<https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md>).
 
 mod attention;
+mod grouped;
 mod quantized;
 
 use super::normalisation::RowNorm;
@@ -9,13 +10,12 @@ use crate::error::Result;
 use crate::lower::{Lowering, Table, Value, wrong};
 use crate::program::{Attribute, Operation};
 use openmps::DataType;
-use openmps::operators::operators::elementwise::{Activation, Binary, Call, Elementwise, Unary};
+use openmps::operators::operators::elementwise::{Activation, Binary, Unary};
 use openmps::operators::operators::gather::Gather;
 use openmps::operators::operators::reduce::Reduction;
-use openmps::tile::Number;
-use std::slice::from_ref;
 
 pub(super) use attention::TABLE as ATTENTION;
+pub(super) use grouped::TABLE as GROUPED;
 pub(super) use quantized::TABLE as QUANTIZED;
 
 pub(super) const TABLE: Table = &[
@@ -86,10 +86,7 @@ impl Lowering<'_> {
             "Tanh" => self.unary(Unary::Tanh, x),
             "LeakyRelu" => self.activated(x, Activation::LeakyRelu, &[number(0, 0.01)]),
             "HardSigmoid" => self.activated(x, Activation::HardSigmoid, &[number(0, 0.2), number(1, 0.5)]),
-            "Clip" => {
-                let scalars = [number(0, f64::NEG_INFINITY), number(1, f64::INFINITY)].map(Number::Float).to_vec();
-                self.one(Call { operator: Elementwise::Unary(Unary::Clip), scalars, output: None }, from_ref(x))
-            }
+            "Clip" => self.clipped(x, [number(0, f64::NEG_INFINITY), number(1, f64::INFINITY)]),
             other => Err(wrong(operation, format!("the function {other:?}"))),
         }
     }
@@ -154,7 +151,7 @@ fn embedding_norm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<
 }
 
 /// Refuses what an attribute asks for where it is not nothing.
-fn refuse(operation: &Operation, names: &[&str]) -> Result<()> {
+pub(super) fn refuse(operation: &Operation, names: &[&str]) -> Result<()> {
     let asked = |name: &&&str| !matches!(operation.attributes.get(**name), None | Some(Attribute::Integer(0)));
     match names.iter().find(asked) {
         Some(name) => Err(wrong(operation, (*name).to_owned())),
