@@ -323,3 +323,21 @@ def test_recurrent_layers_of_several_lengths(kind, lengths):
             np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-5)
     # ONNX Runtime does not survive this one.
     assert ours.run(None, {"x": floats(0, 3, given)})[0].shape == (0, 2, 3, hidden)
+
+
+INTEGERS = {
+    "products of many terms": ("MatMulInteger", (3, 7, 700), (700, 40), {}),
+    "products of one term too many": ("MatMulInteger", (5, 259), (259, 9), {}),
+    "a vector's products": ("MatMulInteger", (600,), (600, 33), {}),
+    "windows over many channels": ("ConvInteger", (1, 24, 40, 40), (24, 24, 3, 3), {"pads": [1, 1, 1, 1]}),
+    "pixels of many channels": ("ConvInteger", (1, 300, 9, 9), (20, 300, 1, 1), {}),
+    "pixels of few channels": ("ConvInteger", (2, 30, 9, 9), (20, 30, 1, 1), {}),
+}
+
+
+@pytest.mark.parametrize(("kind", "x", "weight", "attributes"), INTEGERS.values(), ids=INTEGERS)
+def test_sums_of_bytes_are_exact(kind, x, weight, attributes):
+    inputs, constants = {"x": bytes_(*x)}, {"weight": bytes_(*weight), "zero": np.uint8(7), "zero_of_weight": np.uint8(100)}
+    (ours,), (theirs,) = both(model(kind, inputs, constants, **attributes), inputs)
+    assert ours.dtype == np.int32
+    np.testing.assert_array_equal(ours, theirs)

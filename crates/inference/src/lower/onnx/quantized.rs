@@ -111,32 +111,51 @@ impl Lowering<'_> {
     }
 }
 
-/// Products of bytes less their zero points, in int32.
+/// Sums of at most this many products of two bytes are exact in float32.
+const EXACT: usize = (1 << 24) / (255 * 255);
+
+/// Products of bytes less their zero points, in int32: sums of float32 that are short enough to be exact, added up.
 fn matmul(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let mut sides = Vec::with_capacity(2);
     for at in 0..2 {
         let mut side = lowering.input(operation, at)?;
-        side = lowering.cast(&side, DataType::I32)?;
+        side = lowering.cast(&side, DataType::F32)?;
         if let Some(zero) = lowering.optional(operation, 2 + at)? {
-            let zero = lowering.cast(&zero, DataType::I32)?;
-            // Of the rows on the left, of the columns on the right.
-            let count: usize = lowering.shape(&zero)?.iter().product();
-            let zero = lowering.reshape(&zero, if at == 0 { [count, 1] } else { [1, count] }.as_slice())?;
+            let zero = lowering.cast(&zero, DataType::F32)?;
+            let zero = of_matrix(lowering, &zero, if at == 0 { -2 } else { -1 })?;
             side = lowering.binary(Binary::Subtract, &side, &zero)?;
         }
         sides.push(side);
     }
-    Ok(vec![lowering.matmul(&sides[0], &sides[1], [false; 2])?])
+    let [left, right] = [lowering.shape(&sides[0])?.len(), lowering.shape(&sides[1])?.len()];
+    let (Some(along), Some(down)) = (left.checked_sub(1), right.checked_sub(right.min(2))) else {
+        return Err(wrong(operation, "a factor that is a number"));
+    };
+    let depth = lowering.shape(&sides[0])?[along];
+    let mut sum: Option<Value> = None;
+    for begin in (0..depth.max(1)).step_by(EXACT) {
+        let end = depth.min(begin + EXACT);
+        let [mut x, mut y] = [sides[0].clone(), sides[1].clone()];
+        if depth > EXACT {
+            (x, y) = (lowering.narrow(&x, along, begin, end)?, lowering.narrow(&y, down, begin, end)?);
+        }
+        let product = lowering.matmul(&x, &y, [false; 2])?;
+        let part = lowering.cast(&product, DataType::I32)?;
+        sum = Some(match sum {
+            Some(sum) => lowering.binary(Binary::Add, &sum, &part)?,
+            None => part,
+        });
+    }
+    Ok(sum.into_iter().collect())
 }
 
-/// Sums of at most this many products of two bytes are exact in float32.
-const EXACT: usize = (1 << 24) / (255 * 255);
-
-/// Images of bytes less their zero points, in int32: in float64 where float32 would round.
+/// Images of bytes less their zero points, in int32. In float32 where each sum is exact: of one tap, for which no algorithm transforms images and filters.
 fn convolution_of_integers(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
     let (x, weight) = (lowering.input(operation, 0)?, lowering.input(operation, 1)?);
-    let terms: usize = lowering.shape(&weight)?.iter().skip(1).product();
-    let dtype = if terms <= EXACT { DataType::F32 } else { DataType::F64 };
+    let filters = lowering.shape(&weight)?;
+    let has_one_tap = filters.iter().skip(2).all(|&taps| taps == 1);
+    let is_exact = has_one_tap && filters.get(1).is_some_and(|&channels| channels <= EXACT);
+    let dtype = if is_exact { DataType::F32 } else { DataType::F64 };
     let mut sides = Vec::with_capacity(2);
     for (at, side) in [x, weight].iter().enumerate() {
         let mut wide = lowering.cast(side, dtype)?;
