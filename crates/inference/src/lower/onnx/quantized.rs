@@ -116,30 +116,24 @@ const EXACT: usize = (1 << 24) / (255 * 255);
 
 /// Products of bytes less their zero points, in int32: sums of float32 that are short enough to be exact, added up.
 fn matmul(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
-    let mut sides = Vec::with_capacity(2);
-    for at in 0..2 {
-        let mut side = lowering.input(operation, at)?;
-        side = lowering.cast(&side, DataType::F32)?;
-        if let Some(zero) = lowering.optional(operation, 2 + at)? {
-            let zero = lowering.cast(&zero, DataType::F32)?;
-            let zero = of_matrix(lowering, &zero, if at == 0 { -2 } else { -1 })?;
-            side = lowering.binary(Binary::Subtract, &side, &zero)?;
-        }
-        sides.push(side);
-    }
-    let [left, right] = [lowering.shape(&sides[0])?.len(), lowering.shape(&sides[1])?.len()];
-    let (Some(along), Some(down)) = (left.checked_sub(1), right.checked_sub(right.min(2))) else {
+    let sides = [lowering.input(operation, 0)?, lowering.input(operation, 1)?];
+    let [left, right] = [lowering.shape(&sides[0])?, lowering.shape(&sides[1])?];
+    let (Some(along), Some(down)) = (left.len().checked_sub(1), right.len().checked_sub(right.len().min(2))) else {
         return Err(wrong(operation, "a factor that is a number"));
     };
-    let depth = lowering.shape(&sides[0])?[along];
+    let depth = left[along];
     let mut sum: Option<Value> = None;
     for begin in (0..depth.max(1)).step_by(EXACT) {
-        let end = depth.min(begin + EXACT);
-        let [mut x, mut y] = [sides[0].clone(), sides[1].clone()];
-        if depth > EXACT {
-            (x, y) = (lowering.narrow(&x, along, begin, end)?, lowering.narrow(&y, down, begin, end)?);
+        let mut parts = Vec::with_capacity(2);
+        for (at, axis) in [along, down].into_iter().enumerate() {
+            // Bytes are cut before they become floats: of a weight each part is then made once.
+            let part = match depth > EXACT {
+                true => lowering.narrow(&sides[at], axis, begin, depth.min(begin + EXACT))?,
+                false => sides[at].clone(),
+            };
+            parts.push(lowering.less_zero(operation, &part, at)?);
         }
-        let product = lowering.matmul(&x, &y, [false; 2])?;
+        let product = lowering.matmul(&parts[0], &parts[1], [false; 2])?;
         let part = lowering.cast(&product, DataType::I32)?;
         sum = Some(match sum {
             Some(sum) => lowering.binary(Binary::Add, &sum, &part)?,
@@ -147,6 +141,17 @@ fn matmul(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> 
         });
     }
     Ok(sum.into_iter().collect())
+}
+
+impl Lowering<'_> {
+    /// A factor of bytes less its zero point, which rows on the left and columns on the right may have one each of, in float32.
+    fn less_zero(&mut self, operation: &Operation, x: &Value, at: usize) -> Result<Value> {
+        let wide = self.cast(x, DataType::F32)?;
+        let Some(zero) = self.optional(operation, 2 + at)? else { return Ok(wide) };
+        let zero = self.cast(&zero, DataType::F32)?;
+        let zero = of_matrix(self, &zero, if at == 0 { -2 } else { -1 })?;
+        self.binary(Binary::Subtract, &wide, &zero)
+    }
 }
 
 /// Images of bytes less their zero points, in int32. In float32 where each sum is exact: of one tap, for which no algorithm transforms images and filters.
