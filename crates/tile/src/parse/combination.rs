@@ -41,20 +41,9 @@ fn with_choices(block: Block) -> Block {
 
 fn only_computes(instruction: &Instruction) -> bool {
     use Operation::*;
-    let computes = matches!(
-        instruction.operation,
-        Constant(_)
-            | Unary(_)
-            | Binary(_)
-            | Compare(_)
-            | Cast(_)
-            | MultiplyAdd
-            | Select
-            | ProgramId(_)
-            | ProgramCount(_)
-            | If
-            | Yield
-    );
+    let operation = &instruction.operation;
+    let computes =
+        operation.is_elementwise() || matches!(operation, Constant(_) | ProgramId(_) | ProgramCount(_) | If | Yield);
     computes && instruction.blocks.iter().all(|block| block.instructions.iter().all(only_computes))
 }
 

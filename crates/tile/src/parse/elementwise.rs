@@ -104,24 +104,11 @@ impl Spread {
     fn element(&mut self, b: &mut Builder, instruction: &Instruction) -> Result<(), String> {
         use Operation::*;
         let operation = &instruction.operation;
-        let (true, &[result]) = (
-            matches!(
-                operation,
-                Constant(_)
-                    | ProgramId(_)
-                    | ProgramCount(_)
-                    | Unary(_)
-                    | Binary(_)
-                    | Compare(_)
-                    | Cast(_)
-                    | MultiplyAdd
-                    | Select
-                    | AddPointer
-                    | PointerToInteger
-                    | IntegerToPointer
-            ),
-            &instruction.results[..],
-        ) else {
+        let others = matches!(
+            operation,
+            Constant(_) | ProgramId(_) | ProgramCount(_) | AddPointer | PointerToInteger | IntegerToPointer
+        );
+        let (true, &[result]) = (operation.is_elementwise() || others, &instruction.results[..]) else {
             return Err(format!("{} for single elements", operation.name()));
         };
         let operands: Vec<Value> = instruction.operands.iter().map(|&operand| self.tile(b, operand)).collect();

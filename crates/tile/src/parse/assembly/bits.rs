@@ -127,10 +127,12 @@ fn field_mask(b: &mut Builder, length: Value) -> Value {
     b.binary(Binary::Subtract, above, one)
 }
 
+/// Bits of 32 that are the lower one of two, the lower two of four and so on, and how far above them the upper ones are.
+const HALVES: [(i64, i64); 5] = [(1, 0x5555_5555), (2, 0x3333_3333), (4, 0x0f0f_0f0f), (8, 0x00ff_00ff), (16, 0xffff)];
+
 /// `popc`: how many bits of 32 are set.
 pub(super) fn population(b: &mut Builder, x: Value) -> Value {
-    let halves = [(1, 0x5555_5555), (2, 0x3333_3333), (4, 0x0f0f_0f0f), (8, 0x00ff_00ff), (16, 0xffff)];
-    halves.into_iter().fold(x, |x, (distance, mask)| {
+    HALVES.into_iter().fold(x, |x, (distance, mask)| {
         let high = shifted(b, Binary::ShiftRightUnsigned, x, distance);
         let (high, low) = (masked(b, high, mask), masked(b, x, mask));
         b.binary(Binary::Add, high, low)
@@ -139,8 +141,7 @@ pub(super) fn population(b: &mut Builder, x: Value) -> Value {
 
 /// `brev`: 32 bits in reverse.
 pub(super) fn reversed(b: &mut Builder, x: Value) -> Value {
-    let halves = [(1, 0x5555_5555), (2, 0x3333_3333), (4, 0x0f0f_0f0f), (8, 0x00ff_00ff), (16, 0xffff)];
-    halves.into_iter().fold(x, |x, (distance, mask)| {
+    HALVES.into_iter().fold(x, |x, (distance, mask)| {
         let high = shifted(b, Binary::ShiftRightUnsigned, x, distance);
         let (high, low) = (masked(b, high, mask), masked(b, x, mask));
         let low = shifted(b, Binary::ShiftLeft, low, distance);
