@@ -4,7 +4,7 @@
 //! graphs. So a run's course is kept, and the next run follows it as far as it reads the same; only what is new is lowered.
 
 use crate::error::Result;
-use crate::lower::read;
+use crate::lower::{Feed, read};
 use openmps::graph::Executable;
 use openmps::{CommandQueue, TensorData};
 use std::collections::{HashMap, HashSet};
@@ -37,15 +37,26 @@ pub(crate) enum Origin {
 /// A compiled graph, and what its placeholders are fed.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    pub(crate) executable: Arc<Executable>,
-    pub(crate) feeds: Vec<(String, Origin)>,
+    executable: Arc<Executable>,
+    feeds: Vec<(String, Origin)>,
 }
 
 impl Segment {
+    /// Runs a graph for the first time: the segment for later runs, and the results.
+    pub(crate) fn first(
+        executable: Arc<Executable>,
+        queue: &CommandQueue,
+        feeds: Vec<Feed>,
+    ) -> Result<(Segment, Vec<TensorData>)> {
+        let fed: Vec<(&str, &TensorData)> = feeds.iter().map(|feed| (&feed.name[..], &feed.held.tensor)).collect();
+        let results = executable.run(queue, &fed)?;
+        let feeds = feeds.into_iter().map(|feed| (feed.name, feed.held.origin)).collect();
+        Ok((Segment { executable, feeds }, results))
+    }
+
     fn run(&self, queue: &CommandQueue, held: &HashMap<Origin, TensorData>) -> Result<Vec<TensorData>> {
-        let feed = |(name, origin): &(String, Origin)| held.get(origin).map(|tensor| (name.clone(), tensor));
-        let feeds: Vec<(String, &TensorData)> = self.feeds.iter().filter_map(feed).collect();
-        let feeds: Vec<(&str, &TensorData)> = feeds.iter().map(|(name, tensor)| (&name[..], *tensor)).collect();
+        let feeds: Vec<(&str, &TensorData)> =
+            self.feeds.iter().filter_map(|(name, origin)| Some((&name[..], held.get(origin)?))).collect();
         Ok(self.executable.run(queue, &feeds)?)
     }
 }
@@ -179,7 +190,8 @@ impl Courses {
         let mut kept = self.kept();
         kept.others += 1;
         if course.is_beyond_limits || kept.others > kept.followed + PATIENCE {
-            *kept = Kept { others: usize::MAX / 2, ..Kept::default() };
+            // For good: no further course is kept, and none is there to be followed.
+            (kept.first, kept.courses) = (None, MOST);
         } else if kept.courses < MOST {
             kept.courses += 1;
             let last = Arc::new(last);

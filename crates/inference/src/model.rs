@@ -235,9 +235,8 @@ impl Model {
             },
         };
         let executable = shared.graphs.compile(&graph, &shared.device, &results, OptimizationLevel::Level1)?;
-        let fed: Vec<(&str, &TensorData)> = feeds.iter().map(|feed| (&feed.name[..], &feed.held.tensor)).collect();
-        let results = executable.run(&queue, &fed)?;
-        courses.keep(course, Segment { executable, feeds: lower::origins(&feeds) });
+        let (last, results) = Segment::first(executable, &queue, feeds)?;
+        courses.keep(course, last);
         Ok(results)
     }
 

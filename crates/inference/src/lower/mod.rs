@@ -354,7 +354,7 @@ impl Lowering<'_> {
         self.values.iter().flatten().chain([&*wanted]).for_each(|value| value.collect(&mut tensors));
         tensors.retain(|tensor| !held.contains_key(tensor));
         if !tensors.is_empty() {
-            held.extend(self.compute(&tensors, &feeds)?);
+            held.extend(self.compute(&tensors, feeds)?);
         }
         self.values.iter_mut().flatten().chain([wanted]).for_each(|value| value.hold(&held));
         self.moved.extend(held);
@@ -365,11 +365,10 @@ impl Lowering<'_> {
     }
 
     /// Runs the graph so far for these tensors.
-    fn compute(&mut self, tensors: &[Tensor], feeds: &[Feed]) -> Result<Vec<(Tensor, Held)>> {
+    fn compute(&mut self, tensors: &[Tensor], feeds: Vec<Feed>) -> Result<Vec<(Tensor, Held)>> {
         let executable = self.cache.compile(&self.graph, self.device, tensors, OptimizationLevel::Level1)?;
-        let fed: Vec<(&str, &TensorData)> = feeds.iter().map(|feed| (&feed.name[..], &feed.held.tensor)).collect();
-        let results = executable.run(&self.device.queue(), &fed)?;
-        let number = self.course.ran(Segment { executable, feeds: origins(feeds) });
+        let (segment, results) = Segment::first(executable, &self.device.queue(), feeds)?;
+        let number = self.course.ran(segment);
         let held = |(result, tensor)| Held { tensor, origin: Origin::Graph { number, result } };
         Ok(tensors.iter().copied().zip(results.into_iter().enumerate().map(held)).collect())
     }
@@ -378,11 +377,6 @@ impl Lowering<'_> {
     pub(crate) fn forget(&mut self, ids: impl IntoIterator<Item = ValueId>) {
         ids.into_iter().for_each(|id| self.values[id] = None);
     }
-}
-
-/// Names of placeholders, and where a run has from what they are fed.
-pub(crate) fn origins(feeds: &[Feed]) -> Vec<(String, Origin)> {
-    feeds.iter().map(|feed| (feed.name.clone(), feed.held.origin)).collect()
 }
 
 fn meta_of(tensor: &TensorData) -> Result<Meta> {
