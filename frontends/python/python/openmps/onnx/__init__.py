@@ -119,10 +119,12 @@ class InferenceSession:
             self._model = openmps.native.InferenceModel.onnx(model, device)
         names = self._model.dimension_names()
         ports = zip((self._model.inputs(), self._model.outputs()), names, strict=True)
-        self._overridable = [NodeArg(*tensor) for tensor in self._model.overridable()]
+        overridable = [NodeArg(*tensor) for tensor in self._model.overridable()]
+        self._overridable = {tensor.name: tensor for tensor in overridable}
         # By the names of tensors that a run is given instead of the model's own: the model for them.
-        self._models: dict[tuple[str, ...], openmps.native.InferenceModel] = {(): self._model}
+        self._models: dict[tuple[str, ...], openmps.native.InferenceModel] = {}
         self._inputs, self._outputs = [[NodeArg(*port, own) for port, own in zip(all_, own, strict=True)] for all_, own in ports]
+        self._names = {given.name for given in self._inputs}
 
     def get_inputs(self) -> list[NodeArg]:
         """What a run is given, in the model's order."""
@@ -134,7 +136,7 @@ class InferenceSession:
 
     def get_overridable_initializers(self) -> list[NodeArg]:
         """Tensors of the model that a run may be given instead. Each set of them that is given is compiled on its own."""
-        return self._overridable
+        return list(self._overridable.values())
 
     def get_modelmeta(self) -> ModelMetadata:
         """What the model's author wrote beside it."""
@@ -172,13 +174,12 @@ class InferenceSession:
         run_options: RunOptions | None = None,
     ) -> list[np.ndarray]:
         """The outputs of these names, or all, for arrays by the inputs' names; bfloat16 goes in and comes out as its bits, uint16."""
-        instead = [tensor for tensor in self._overridable if tensor.name in input_feed]
-        inputs = [*self._inputs, *instead]
-        unknown = input_feed.keys() - {given.name for given in inputs}
+        instead = input_feed.keys() - self._names
+        unknown = instead - self._overridable.keys()
         if unknown:
             raise errors.InvalidArgument(f"the model has no input {sorted(unknown)}: {[given.name for given in self._inputs]}")
         with _by_their_names(errors.InvalidArgument):
-            model = self._given_too(tuple(tensor.name for tensor in instead))
+            model, inputs = self._with(instead) if instead else (self._model, self._inputs)
             results = model.run([self._given(given, input_feed) for given in inputs])
         arrays = [from_native(result) for result in results]
         if not output_names:
@@ -222,10 +223,13 @@ class InferenceSession:
         """A run with these."""
         iobinding.run()
 
-    def _given_too(self, names: tuple[str, ...]) -> openmps.native.InferenceModel:
+    def _with(self, instead: set[str]) -> tuple[openmps.native.InferenceModel, list[NodeArg]]:
+        """The model that is given these tensors, too, and its inputs: these last, in the model's order."""
+        tensors = [tensor for name, tensor in self._overridable.items() if name in instead]
+        names = tuple(tensor.name for tensor in tensors)
         if names not in self._models:
             self._models[names] = self._model.given(list(names))
-        return self._models[names]
+        return self._models[names], [*self._inputs, *tensors]
 
     def _given(self, given: NodeArg, feed: Mapping[str, np.ndarray | OrtValue]) -> tuple[str, list[int], np.ndarray]:
         if given.name not in feed:
