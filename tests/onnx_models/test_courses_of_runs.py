@@ -6,23 +6,28 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from test_beside_onnxruntime import of_nodes
 
 import openmps.onnx as ort
 
 RANDOM = np.random.default_rng(11)
 
 
-def graph_of(nodes: list, outputs: list, inputs: list | None = None, constants: dict | None = None) -> onnx.GraphProto:
-    held = [numpy_helper.from_array(np.asarray(array), name) for name, array in (constants or {}).items()]
-    return helper.make_graph(nodes, "g", inputs or [], [onnx.ValueInfoProto(name=name) for name in outputs], held)
+def graph_of(nodes: list, outputs: list, inputs: list | None = None) -> onnx.GraphProto:
+    return helper.make_graph(nodes, "g", inputs or [], [onnx.ValueInfoProto(name=name) for name in outputs])
 
 
-def model_of(*graph, **more) -> bytes:
-    return helper.make_model(graph_of(*graph, **more), opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+def choice(condition: str, result: str, yes: list, no: list) -> onnx.NodeProto:
+    """One of two branches, each of which hands back what its last node makes."""
+    branches = [graph_of(nodes, nodes[-1].output) for nodes in (yes, no)]
+    return helper.make_node("If", [condition], [result], then_branch=branches[0], else_branch=branches[1])
 
 
-X = helper.make_tensor_value_info("x", TensorProto.FLOAT, [None])
+def model_of(nodes: list, outputs: list) -> bytes:
+    return of_nodes(nodes, {"x": np.zeros(1, np.float32)}, NUMBERS, outputs)
+
+
 NUMBERS = {"half": np.float32(0.5), "two": np.float32(2), "most": np.int64(50), "yes": np.bool_(True), "hundred": np.float32(100)}
 
 
@@ -31,34 +36,25 @@ def branching() -> bytes:
     inner = [
         helper.make_node("ReduceMax", ["x"], ["largest"], keepdims=0),
         helper.make_node("Greater", ["largest", "two"], ["is_large"]),
-        helper.make_node(
-            "If",
-            ["is_large"],
-            ["of_inner"],
-            then_branch=graph_of([helper.make_node("Mul", ["x", "half"], ["smaller"])], ["smaller"]),
-            else_branch=graph_of([helper.make_node("Exp", ["x"], ["larger"])], ["larger"]),
-        ),
+        choice("is_large", "of_inner", [helper.make_node("Mul", ["x", "half"], ["smaller"])], [helper.make_node("Exp", ["x"], ["larger"])]),
     ]
     nodes = [
         helper.make_node("Mul", ["x", "x"], ["square"]),
         helper.make_node("ReduceMean", ["x"], ["mean"], keepdims=0),
         helper.make_node("Greater", ["mean", "half"], ["is_much"]),
-        helper.make_node(
-            "If",
-            ["is_much"],
-            ["chosen"],
-            then_branch=graph_of(inner, ["of_inner"]),
-            else_branch=graph_of([helper.make_node("Neg", ["x"], ["negative"])], ["negative"]),
-        ),
+        choice("is_much", "chosen", inner, [helper.make_node("Neg", ["x"], ["negative"])]),
         helper.make_node("Add", ["chosen", "square"], ["y"]),
     ]
-    return model_of(nodes, ["y"], [X], NUMBERS)
+    return model_of(nodes, ["y"])
 
 
 def looping() -> bytes:
     """Doubles until the sum is above a hundred, and says how often."""
     scalar = [("round", TensorProto.INT64), ("before", TensorProto.BOOL)]
-    arguments = [*(helper.make_tensor_value_info(name, kind, []) for name, kind in scalar), helper.make_tensor_value_info("v", TensorProto.FLOAT, [None])]
+    arguments = [
+        *(helper.make_tensor_value_info(name, kind, []) for name, kind in scalar),
+        helper.make_tensor_value_info("v", TensorProto.FLOAT, [None]),
+    ]
     body = [
         helper.make_node("Mul", ["v", "two"], ["doubled"]),
         helper.make_node("ReduceSum", ["doubled"], ["sum"], keepdims=0),
@@ -66,19 +62,19 @@ def looping() -> bytes:
         helper.make_node("Identity", ["round"], ["this"]),
     ]
     loop = helper.make_node("Loop", ["most", "yes", "x"], ["last", "rounds"], body=graph_of(body, ["on", "doubled", "this"], arguments))
-    return model_of([loop, helper.make_node("Sub", ["last", "x"], ["y"])], ["y", "rounds"], [X], NUMBERS)
+    return model_of([loop, helper.make_node("Sub", ["last", "x"], ["y"])], ["y", "rounds"])
 
 
 def counting() -> bytes:
     """How many numbers are not 0 decides the shape: nearly every run is one of its own."""
     nodes = [helper.make_node("NonZero", ["x"], ["at"]), helper.make_node("Cast", ["at"], ["y"], to=TensorProto.FLOAT)]
-    return model_of(nodes, ["y"], [X], NUMBERS)
+    return model_of(nodes, ["y"])
 
 
 def reading() -> bytes:
     """The input itself is a size: nothing has to be run for it."""
     nodes = [helper.make_node("Cast", ["x"], ["size"], to=TensorProto.INT64), helper.make_node("Expand", ["half", "size"], ["y"])]
-    return model_of(nodes, ["y"], [X], NUMBERS)
+    return model_of(nodes, ["y"])
 
 
 def check(content: bytes, runs: list) -> None:
@@ -124,15 +120,9 @@ def test_an_error_names_its_operation_each_time():
         helper.make_node("Cast", ["largest"], ["at"], to=TensorProto.INT64),
         helper.make_node("Gather", ["x", "at"], ["picked"]),
         helper.make_node("Greater", ["picked", "half"], ["is_much"]),
-        helper.make_node(
-            "If",
-            ["is_much"],
-            ["y"],
-            then_branch=graph_of([helper.make_node("Neg", ["x"], ["negative"])], ["negative"]),
-            else_branch=graph_of([helper.make_node("Exp", ["x"], ["larger"])], ["larger"]),
-        ),
+        choice("is_much", "y", [helper.make_node("Neg", ["x"], ["negative"])], [helper.make_node("Exp", ["x"], ["larger"])]),
     ]
-    session = ort.InferenceSession(model_of(nodes, ["y"], [X], NUMBERS))
+    session = ort.InferenceSession(model_of(nodes, ["y"]))
     good, bad = np.array([1, 0.7, 0], np.float32), np.array([9, 0.7, 0], np.float32)
     texts = []
     for _ in range(2):
