@@ -4,17 +4,17 @@
 //!
 //! A kernel is a function whose parameters are those of its signature in `paddle/phi/kernels/<name>_kernel.h`, in the same order:
 //!
-//! ```ignore
+//! ```ignore (the names are this crate's own)
 //! // void SoftmaxKernel(const Context&, const DenseTensor& x, int axis, DenseTensor* out)
 //! fn softmax(context: &Context, x: Tensor, axis: i32, out: Output) -> Result<()> {
 //!     let (x, out) = (x.view()?, context.allocate(&out, x.dtype()?)?);
-//!     Ok(operators::softmax::run(context.queue(), axis, &x, &out)?)
+//!     Ok(Softmax { axis: axis.into(), logarithm: false }.run(context.queue(), &[x], &[out])?)
 //! }
 //! ```
 //!
 //! and one line in its family's `register`:
 //!
-//! ```ignore
+//! ```ignore (the names are this crate's own)
 //! table.add("softmax", FLOATS, softmax);
 //! ```
 //!
