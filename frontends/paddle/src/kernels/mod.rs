@@ -152,6 +152,7 @@ mod volume_pooling;
 mod weight_only;
 mod window_norm;
 mod windows;
+mod writing;
 mod yolo;
 
 use crate::table::Table;
@@ -172,6 +173,7 @@ const FAMILIES: &[fn(&mut Table)] = &[
     creation::register,
     sorting::register,
     slicing::register,
+    writing::register,
     sequences::register,
     random::register,
     sampled::register,

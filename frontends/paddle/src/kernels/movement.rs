@@ -105,7 +105,7 @@ pub(super) fn gave_memory_alone(context: &Context, out: &Output, dtype: DType) -
 }
 
 /// The inputs, of which those are copied that share memory with an output: `x[1:] = x[:-1]`, and operators that Paddle runs in place.
-fn apart<'a>(
+pub(super) fn apart<'a>(
     context: &Context,
     operator: &dyn Operator,
     inputs: &'a [View],

@@ -1,14 +1,12 @@
-//! Kernels that read and write parts: slice, strided_slice, set_value, and their gradients.
+//! Kernels that read parts: slice, strided_slice, and their gradients.
 
-use super::movement::{many, one, summed};
+use super::movement::{many, one};
 use crate::error::{Error, Result};
-use crate::scalar::dims_of;
 use crate::table::Table;
-use crate::{Context, IntArray, Output, Scalar, Tensor};
-use openmps_graph::operators::slice::{Range, SetSlice, Slice, SliceGradient};
-use openmps_graph::view::elements;
+use crate::{Context, IntArray, Output, Tensor};
+use openmps_graph::operators::slice::{Range, Slice, SliceGradient};
 use openmps_graph::{Meta, Operator, Shape, View};
-use openmps_tile::dtype::{ALL, NUMBERS};
+use openmps_tile::dtype::ALL;
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
@@ -17,13 +15,9 @@ pub fn register(table: &mut Table) {
     table.add("strided_slice", ALL, strided_slice).strided();
     table.add("strided_slice_raw", ALL, strided_slice_raw).strided();
     table.add("strided_slice_grad", ALL, strided_slice_grad).strided();
-    table.add("set_value", ALL, set_value).strided();
-    table.add("set_value_with_tensor", ALL, set_value_with_tensor).strided();
-    table.add("set_value_grad", NUMBERS, set_value_grad).strided();
-    table.add("set_value_with_scalar_grad", ALL, set_value_with_scalar_grad).strided();
 }
 
-fn ranges(axes: &[i64], starts: &[i64], ends: &[i64], steps: &[i64]) -> Result<Vec<Range>> {
+pub(super) fn ranges(axes: &[i64], starts: &[i64], ends: &[i64], steps: &[i64]) -> Result<Vec<Range>> {
     let fits = |list: &[i64]| list.len() == axes.len();
     if !fits(starts) || !fits(ends) || !(steps.is_empty() || fits(steps)) {
         let got = format!("{starts:?} to {ends:?} step {steps:?}");
@@ -162,172 +156,4 @@ fn strided_slice_grad(
     out: Output,
 ) -> Result<()> {
     put_back(context, &x, &gradient, ranges(&wide(&axes), &starts, &ends, &steps)?, &out)
-}
-
-/// The axes of what an indexing names, as `x[1, None, ::2]` has them: each is one of the part's, or a new one of size 1.
-fn indexed_axes(part: &[usize], dropped: &[i64], added: &[i64]) -> Vec<Option<usize>> {
-    let mut axes = Vec::new();
-    let mut added = added.iter().peekable();
-    for axis in 0..part.len() {
-        // A new axis is told by the axis before which it stands.
-        while added.next_if(|&&before| before <= axis as i64).is_some() {
-            axes.push(None);
-        }
-        if !dropped.contains(&(axis as i64)) {
-            axes.push(Some(axis));
-        }
-    }
-    axes.extend(added.map(|_| None));
-    axes
-}
-
-/// For each axis of the part the value's axis and the size that it has there: missing ones and those that were dropped have size 1. Leading
-/// axes of size 1 that the value has too many are left out, as Python does.
-fn value_axes(value: &[usize], part: &[usize], dropped: &[i64], added: &[i64]) -> Result<Vec<Option<usize>>> {
-    let axes = indexed_axes(part, dropped, added);
-    let size = |axis: &Option<usize>| axis.map_or(1, |axis| part[axis]);
-    let surplus = value.len().saturating_sub(axes.len());
-    let missing = axes.len().saturating_sub(value.len());
-    let own = |at: usize| at.checked_sub(missing).map(|at| at + surplus);
-    let fits = |(at, axis)| own(at).is_none_or(|own| value[own] == 1 || value[own] == size(axis));
-    if value[..surplus].iter().any(|&size| size != 1) || !axes.iter().enumerate().all(fits) {
-        let (left, right) = (axes.iter().map(size).collect(), value.iter().copied().collect());
-        return Err(openmps_graph::Error::Broadcast { operator: "set_value", left, right }.into());
-    }
-    let place = |axis| axes.iter().position(|each| *each == Some(axis)).and_then(own);
-    Ok((0..part.len()).map(place).collect())
-}
-
-/// The value as it is broadcast over the part.
-fn value_view(value: &View, part: &[usize], dropped: &[i64], added: &[i64]) -> Result<View> {
-    let axes = value_axes(&value.shape, part, dropped, added)?;
-    let dims: Vec<usize> = axes.iter().map(|axis| axis.map_or(1, |axis| value.shape[axis])).collect();
-    let strides: Vec<isize> = axes.iter().map(|axis| axis.map_or(0, |axis| value.strides[axis])).collect();
-    Ok(View::strided(value.address, value.dtype, &dims, &strides)?)
-}
-
-/// The shape of the part that ranges name.
-fn part_of(view: &View, ranges: &[Range]) -> Result<Shape> {
-    let meta = Meta { dtype: view.dtype, shape: view.shape.clone() };
-    Ok(Slice { ranges: ranges.to_vec() }.infer(&[meta])?.remove(0).shape)
-}
-
-/// A copy of `x` with the value in one part.
-fn assign(
-    context: &Context,
-    x: &View,
-    value: &View,
-    ranges: Vec<Range>,
-    (dropped, added): (&[i64], &[i64]),
-    out: &Output,
-) -> Result<()> {
-    let value = value_view(value, &part_of(x, &ranges)?, dropped, added)?;
-    many(context, &SetSlice { ranges }, &[x.clone(), value], &[Some(out)])
-}
-
-fn set_value_with_tensor(
-    context: &Context,
-    x: Tensor,
-    value: Tensor,
-    starts: IntArray,
-    ends: IntArray,
-    steps: IntArray,
-    axes: Vec<i64>,
-    dropped: Vec<i64>,
-    added: Vec<i64>,
-    out: Output,
-) -> Result<()> {
-    let ranges = ranges(&axes, &starts, &ends, &steps)?;
-    assign(context, &x.view()?, &value.view()?, ranges, (&dropped, &added), &out)
-}
-
-fn set_value(
-    context: &Context,
-    x: Tensor,
-    starts: IntArray,
-    ends: IntArray,
-    steps: IntArray,
-    axes: Vec<i64>,
-    dropped: Vec<i64>,
-    added: Vec<i64>,
-    shape: Vec<i64>,
-    values: Vec<Scalar>,
-    out: Output,
-) -> Result<()> {
-    let x = x.view()?;
-    let mut bytes = Vec::with_capacity(values.len() * x.dtype.size());
-    for value in &values {
-        bytes.extend_from_slice(&value.element(x.dtype.into())?[..x.dtype.size()]);
-    }
-    let ranges = ranges(&axes, &starts, &ends, &steps)?;
-    let part = part_of(&x, &ranges)?;
-    if values.is_empty() && part.contains(&0) {
-        // Paddle gives an empty value any shape; nothing is replaced by it.
-        let nothing = View::dense(x.address, x.dtype, &part)?;
-        return many(context, &SetSlice { ranges }, &[x, nothing], &[Some(&out)]);
-    }
-    // One value for any shape stands for all of it.
-    let dims = dims_of(&shape)?;
-    let dims = if elements(&dims)? == values.len() { dims } else { vec![values.len()] };
-    let value = context.upload(x.dtype, &dims, &bytes)?;
-    assign(context, &x, &value.view, ranges, (&dropped, &added), &out)
-}
-
-/// The gradient of the tensor that was written to: the part that was replaced does not count.
-fn cleared(context: &Context, gradient: &Tensor, ranges: Vec<Range>, out: &Output) -> Result<()> {
-    let view = gradient.view()?;
-    let zero = context.upload(view.dtype, &[], &[0; 8][..view.dtype.size()])?;
-    many(context, &SetSlice { ranges }, &[view, zero.view.clone()], &[Some(out)])
-}
-
-fn set_value_grad(
-    context: &Context,
-    gradient: Tensor,
-    starts: IntArray,
-    ends: IntArray,
-    steps: IntArray,
-    axes: Vec<i64>,
-    dropped: Vec<i64>,
-    added: Vec<i64>,
-    x_gradient: Option<Output>,
-    value_gradient: Option<Output>,
-) -> Result<()> {
-    let ranges = ranges(&axes, &starts, &ends, &steps)?;
-    // Paddle may make x's gradient in the memory of the other: it is read first.
-    if let Some(out) = value_gradient {
-        value_part(context, &gradient, ranges.clone(), (&dropped, &added), &out)?;
-    }
-    x_gradient.map_or(Ok(()), |out| cleared(context, &gradient, ranges, &out))
-}
-
-/// The gradient of the value: the part that it was written to, summed up where it was broadcast.
-fn value_part(
-    context: &Context,
-    gradient: &Tensor,
-    ranges: Vec<Range>,
-    (dropped, added): (&[i64], &[i64]),
-    out: &Output,
-) -> Result<()> {
-    let view = gradient.view()?;
-    let part = part_of(&view, &ranges)?;
-    let taken = context.temporary(view.dtype, &part)?;
-    Slice { ranges }.run(context.queue(), std::slice::from_ref(&view), std::slice::from_ref(&taken.view))?;
-    let value = out.shape();
-    let axes = value_axes(&value, &part, dropped, added)?;
-    let dims = axes.iter().map(|axis| axis.map_or(1, |axis| value[axis])).collect();
-    summed(context, &taken.view, dims, out)
-}
-
-fn set_value_with_scalar_grad(
-    context: &Context,
-    gradient: Tensor,
-    starts: IntArray,
-    ends: IntArray,
-    steps: IntArray,
-    axes: Vec<i64>,
-    _: Vec<i64>,
-    _: Vec<i64>,
-    out: Output,
-) -> Result<()> {
-    cleared(context, &gradient, ranges(&axes, &starts, &ends, &steps)?, &out)
 }
