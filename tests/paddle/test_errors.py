@@ -65,3 +65,20 @@ def test_a_label_of_another_type_is_named():
 def test_a_range_that_leads_away_from_its_end():
     with pytest.raises(Exception, match="end is 1, expected what steps of 1 reach from 4"):
         paddle.range(4, 1, 1, dtype="int64")
+
+
+@pytest.mark.parametrize("name", ["fusion_seqpool_concat", "fusion_seqpool_cvm_concat", "attention_lstm"])
+def test_sequences_without_levels_are_refused(name):
+    """Paddle's CPU, to which these fall back, reads levels that are not there."""
+    x, ones = paddle.ones([4, 6]), paddle.ones
+    arguments = {
+        "fusion_seqpool_concat": ([x, x], "SUM", 1),
+        "fusion_seqpool_cvm_concat": ([x, x], ones([2, 2]), "SUM", True, 1),
+        "attention_lstm": (x, ones([2, 3]), None, ones([9, 1]), None, None, None, ones([9, 12]), ones([1, 12]), "sigmoid", "tanh", "tanh"),
+    }[name]
+    paddle.set_flags({"FLAGS_enable_api_kernel_fallback": True})
+    try:
+        with pytest.raises(ValueError, match=rf"{name}: x of shape \[4, 6\] has no levels of detail"):
+            getattr(paddle._C_ops, name)(*arguments)
+    finally:
+        paddle.set_flags({"FLAGS_enable_api_kernel_fallback": False})

@@ -27,9 +27,11 @@ def install(paddle) -> None:
         experts,
         fallbacks,
         inference,
+        levels,
         linear,
         mps,
         random,
+        reading,
         sparse,
         static,
         unavailable,
@@ -50,8 +52,10 @@ def install(paddle) -> None:
         exchange.install(paddle)
         experts.install(paddle)
         fallbacks.install()
+        levels.install(paddle)
         linear.install(paddle)
         random.install(paddle)
+        reading.install(paddle)
         sparse.install(paddle)
         static.install(paddle)
     else:
