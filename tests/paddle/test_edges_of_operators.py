@@ -206,3 +206,39 @@ def test_pads_that_take_away_more_than_there_is_and_pads_of_nothing():
 def test_a_transposed_convolution_of_no_channels_is_zero():
     F.conv2d(paddle.ones([1, 3, 8, 8]), paddle.ones([4, 3, 3, 3]))  # memory with something in it
     same(lambda: [F.conv2d_transpose(paddle.zeros([1, 0, 2, 2]), paddle.zeros([0, 2, 2, 2]), paddle.ones([2])).numpy()])
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize(("shape", "axis"), [([3, 0], 1), ([0, 3], 0), ([2, 0, 2], -2)], ids=str)
+def test_the_largest_of_an_axis_of_nothing_are_no_numbers(shape, axis, largest):
+    def run():
+        x = paddle.zeros(shape)
+        x.stop_gradient = False
+        values, indices = paddle.topk(x, 1, axis=axis, largest=largest)
+        values.sum().backward()
+        return [values.numpy(), indices.numpy(), x.grad.numpy()]
+
+    same(run)
+    with pytest.raises(ValueError, match="k is 1, expected at most 0"):
+        paddle.topk(paddle.zeros(shape, "int64"), 1, axis=axis)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_of_equals_the_first_ones_are_the_largest(largest):
+    x = paddle.to_tensor([[1.0, 2, 2, 1, 2, 1]])
+    values, indices = paddle.topk(x, 4, largest=largest)
+    assert indices.numpy().tolist() == [[1, 2, 4, 0] if largest else [0, 3, 5, 1]]
+    assert values.numpy().tolist() == [[2, 2, 2, 1] if largest else [1, 1, 1, 2]]
+    assert paddle.topk(paddle.ones([200]), 3)[1].numpy().tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("place", [-1, 16])
+@pytest.mark.parametrize("step", ["forward", "backward"])
+def test_a_place_outside_of_the_image_is_named(place, step):
+    places = paddle.to_tensor([[[[place, 3], [0, 5]]]], dtype="int32")
+    x = paddle.ones([1, 1, 2, 2])
+    with pytest.raises(ValueError, match=f"indices is {place}, expected places 0 to 15"):
+        if step == "forward":
+            F.max_unpool2d(x, places, 2)
+        else:
+            paddle._C_ops.unpool_grad(x, places, x, paddle.ones([1, 1, 4, 4]), [2, 2], [2, 2], [0, 0], [4, 4], "NCHW")

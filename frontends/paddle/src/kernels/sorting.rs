@@ -1,12 +1,14 @@
 //! Kernels that order, search and accumulate along an axis, and their gradients.
 
+use super::compose::Compose;
 use super::indexing::zeros;
 use super::movement::{many, one};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, DataType, Output, Scalar, Tensor};
 use openmps_graph::layout::axis_of;
 use openmps_graph::operators::arg_reduce::ArgReduce;
+use openmps_graph::operators::copy::Copy;
 use openmps_graph::operators::scan::{Kind, ProductGradient, Scan};
 use openmps_graph::operators::scatter::{PutAlongAxis, Reduce};
 use openmps_graph::operators::sort::{KthValue, Sort, TopK};
@@ -77,8 +79,15 @@ fn topk(
     out: Output,
     indices: Output,
 ) -> Result<()> {
+    let x = x.view()?;
+    if x.is_empty() && x.dtype.is_float() && !out.is_empty() {
+        // Of an axis without elements Paddle has NaN, and 0 as the index.
+        let c = Compose::new(context);
+        c.fill(&c.place(&indices, DType::I64)?, 0.0)?;
+        return c.fill(&c.place(&out, x.dtype)?, f64::NAN);
+    }
     let operator = TopK { k: k.i64().max(0) as usize, axis: axis.into(), largest };
-    many(context, &operator, &[x.view()?], &[Some(&out), Some(&indices)])
+    many(context, &operator, &[x], &[Some(&out), Some(&indices)])
 }
 
 fn topk_grad(
@@ -92,6 +101,9 @@ fn topk_grad(
     _: bool,
     out: Output,
 ) -> Result<()> {
+    if x.shape().contains(&0) {
+        return zeros(context, gradient.dtype()?, &x.shape(), &out).map(|_| ());
+    }
     put_back(context, &x, indices.view()?, gradient.view()?, axis.into(), &out)
 }
 
@@ -225,11 +237,38 @@ fn cumprod_grad(
     reverse: bool,
     out: Output,
 ) -> Result<()> {
-    if exclusive || reverse {
-        let got = format!("exclusive {exclusive}, reverse {reverse}");
-        let expected = "neither: their gradient is not written yet".to_owned();
-        return Err(Error::Attribute { attribute: "exclusive", got, expected });
+    let (x, gradient) = (x.view()?, gradient.view()?);
+    let operator = ProductGradient { axis: axis.into() };
+    if !exclusive && !reverse {
+        return many(context, &operator, &[x, products.view()?, gradient], &[Some(&out)]);
     }
-    let inputs = [x.view()?, products.view()?, gradient.view()?];
-    many(context, &ProductGradient { axis: axis.into() }, &inputs, &[Some(&out)])
+    let c = Compose::new(context);
+    let place = c.place(&out, gradient.dtype)?;
+    if x.is_empty() || x.rank() == 0 {
+        // The product of nothing is 1, whatever the number is.
+        return if exclusive { c.fill(&place, 0.0) } else { c.launch(&Copy, &[gradient], &[place]) };
+    }
+    let axis = if axis < 0 { axis as i64 + x.rank() as i64 } else { axis.into() } as usize;
+    let size = x.shape[axis];
+    let flipped = |view: &View| if reverse { view.narrowed(axis, size - 1, -1, size) } else { view.clone() };
+    let (x, gradient, place) = (flipped(&x), flipped(&gradient), flipped(&place));
+    if !exclusive {
+        return c.launch(&Copy, &[of_products(&c, &operator, &x, &gradient)?], &[place]);
+    }
+    // The products before each element are those up to the one before: the last one is in none.
+    let [x, to] = [&x, &place].map(|view| view.narrowed(axis, 0, 1, size - 1));
+    if size > 1 {
+        let gradient = gradient.narrowed(axis, 1, 1, size - 1);
+        c.launch(&Copy, &[of_products(&c, &operator, &x, &gradient)?], &[to])?;
+    }
+    c.fill(&place.narrowed(axis, size - 1, 1, 1), 0.0)
+}
+
+/// The gradient of products from the first element on.
+fn of_products(c: &Compose, operator: &ProductGradient, x: &View, gradient: &View) -> Result<View> {
+    let scan = Scan { kind: Kind::Product, axis: Some(operator.axis), exclusive: false, reverse: false };
+    let [x, gradient] = [x, gradient].map(|view| c.apply(&Copy, std::slice::from_ref(view)));
+    let (x, gradient) = (x?, gradient?);
+    let products = c.apply(&scan, std::slice::from_ref(&x))?;
+    c.apply(operator, &[x, products, gradient])
 }
