@@ -99,3 +99,19 @@ def test_scales_that_are_known_are_used_as_on_the_cpu(name):
     expected, found = run("cpu"), run("mps")
     assert found.dtype == expected.dtype
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("step", [0, 3, 12])
+def test_the_largest_magnitude_of_a_window_is_the_scale_of_a_call_too(step):
+    """Not of a program alone, whose scales are there before."""
+
+    def run(device):
+        paddle.set_device(device)
+        x = paddle.to_tensor(np.random.default_rng(1).standard_normal((4, 5)).astype("float32"))
+        scale, number = paddle.to_tensor([0.5]), paddle.to_tensor([step])
+        out, scale, scales = operators.fake_quantize_range_abs_max(x, scale, number, 10, 8, False, 0)
+        # What no step has written yet is memory that nobody has written on the CPU.
+        return out.numpy(), scale.numpy(), scales.numpy()[step % 10]
+
+    for found, expected in zip(run("mps"), run("cpu"), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -252,6 +252,12 @@ impl Output {
         self.0.refuse_negative(self.0.shape()).is_err()
     }
 
+    /// What it holds already: an output of a program that is an input too, or of an earlier run. Nothing where it has no memory yet.
+    pub fn held(&self) -> Option<&Tensor> {
+        // SAFETY: the tensor is alive.
+        unsafe { (symbols().tensor_is_initialized)(self.0.raw(), &mut 0) }.then_some(&self.0)
+    }
+
     /// Whether nothing has given it dimensions yet, none neither.
     fn is_unset(&self) -> bool {
         // SAFETY: the layout was probed on a tensor of this library, and the tensor is alive.

@@ -54,6 +54,7 @@ symbols! {
     tensor_arg_def_set_data_type = "PD_TensorArgDefSetDataType": unsafe extern "C-unwind" fn(*mut c_void, c_int, *mut c_int);
 
     tensor_get_data_pointer = "PD_TensorGetDataPointer": Getter<*mut c_void>;
+    tensor_is_initialized = "PD_TensorIsInitialized": Getter<bool>;
     tensor_get_num_dims = "PD_TensorGetNumDims": Getter<i64>;
     tensor_get_dim = "PD_TensorGetDim": unsafe extern "C-unwind" fn(*const PdTensor, usize, *mut c_int) -> i64;
     tensor_get_num_strides = "PD_TensorGetNumStrides": Getter<i64>;

@@ -231,7 +231,8 @@ fn by_range(
     let (now, last) = (number(&now)?, number(&scale.view()?)?);
     let step = integers(context, &step)?.first().copied().unwrap_or(0).max(0) as usize;
     let mut all = vec![0.0; window];
-    let before = scales.as_ref().and_then(|scales| scales.tensor().view().ok()).filter(|view| view.len() == window);
+    let held = scales.as_ref().and_then(Output::held);
+    let before = held.and_then(|scales| scales.view().ok()).filter(|view| view.len() == window);
     if let Some(before) = before {
         all = context.elements(&before)?.into_iter().map(|element| element.float).collect();
     }
