@@ -7,6 +7,7 @@ use crate::table::Table;
 use crate::{Context, IntArray, Output, Tensor};
 use openmps_graph::operators::arg_reduce::ArgReduce;
 use openmps_graph::operators::gather::{Gather, Negative, TakeAlongAxis};
+use openmps_graph::operators::reduce::Reduction;
 use openmps_graph::operators::scatter::{PutAlongAxis, Reduce};
 use openmps_graph::{DType, View};
 use openmps_tile::dtype::FLOATS;
@@ -33,12 +34,14 @@ fn as_rows(c: &Compose, x: &View) -> Result<View> {
 
 /// Places inside an image, each checked.
 fn places(context: &Context, c: &Compose, indices: &Tensor, size: usize) -> Result<View> {
-    let view = indices.view()?;
-    let outside = |&&place: &&i64| usize::try_from(place).map_or(true, |place| place >= size);
-    match context.integers(&view)?.iter().find(outside) {
-        Some(place) => Err(refuse("indices", place, &format!("places 0 to {} of the output", size.saturating_sub(1)))),
-        None => as_rows(c, &view),
+    let view = as_rows(c, &indices.view()?)?;
+    for extreme in [Reduction::Minimum, Reduction::Maximum] {
+        let place = context.integers(&c.reduce(extreme, &view, &[])?)?[0];
+        if usize::try_from(place).map_or(true, |place| place >= size) {
+            return Err(refuse("indices", place, &format!("places 0 to {} of the output", size.saturating_sub(1))));
+        }
     }
+    Ok(view)
 }
 
 /// Every number at its place, of several at one place the last, and zeros elsewhere.
@@ -199,16 +202,16 @@ fn fractional_max_pool<const AXES: usize>(
         c.fill(&c.place(&mask, DType::I32)?, 0.0)?;
         return c.fill(&c.place(&out, x.dtype)?, f64::NAN);
     }
-    let bytes: Vec<u8> = covered.iter().flatten().flat_map(|place| place.to_ne_bytes()).collect();
-    let table = c.temporary(DType::I32, &[count * longest])?;
-    context.queue().write(&table, &bytes)?;
+    // One row for each place of a window: neighbours in memory are of neighbouring windows, which are searched together.
+    let places = (0..longest).flat_map(|at| covered.iter().map(move |window| window[at]));
+    let table = c.upload(DType::I32, &[longest * count], &places.flat_map(i32::to_ne_bytes).collect::<Vec<u8>>())?;
     let rows = as_rows(&c, &x)?;
-    let dims = [rows.shape[0], count, longest];
+    let dims = [rows.shape[0], longest, count];
     let values = c.shaped(&c.apply(&Gather { axis: 1 }, &[rows, table.clone()])?, &dims)?;
-    let largest = ArgReduce { largest: true, axis: Some(2), keep_dims: true, dtype: DType::I64 };
+    let largest = ArgReduce { largest: true, axis: Some(1), keep_dims: true, dtype: DType::I64 };
     let which = c.apply(&largest, std::slice::from_ref(&values))?;
-    let take = TakeAlongAxis { axis: 2, negative: Negative::Refused };
-    let mut repeated = c.shaped(&table, &[1, count, longest])?;
+    let take = TakeAlongAxis { axis: 1, negative: Negative::Refused };
+    let mut repeated = c.shaped(&table, &[1, longest, count])?;
     repeated.shape[0] = dims[0];
     repeated.strides[0] = 0;
     c.store_value(&mask, DType::I32, &c.apply(&take, &[repeated, which.clone()])?)?;
