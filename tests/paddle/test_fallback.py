@@ -209,3 +209,25 @@ def test_gradients_go_through_a_sparse_tensor_that_is_made_of_results_on_the_cpu
     assert x.grad.numpy().tolist() == [[0, 3], [3, 0]]
     # What is not differentiated lies where Paddle says.
     assert paddle.sparse.sparse_coo_tensor(sparse.indices(), sparse.values().detach(), sparse.shape).place.is_custom_place()
+
+
+@pytest.mark.filterwarnings("ignore:When training")
+@pytest.mark.parametrize("training", [True, False])
+def test_the_statistics_of_a_sparse_batch_norm_are_those_of_the_cpu(training):
+    """They are written where they lie, which the results of operators that fall back do not."""
+
+    def run(device):
+        paddle.set_device(device)
+        paddle.full([64], 7.0).numpy()  # memory with something in it
+        norm = paddle.sparse.nn.BatchNorm(2)
+        norm._mean.set_value(np.asarray([0.5, -1], "float32"))
+        norm._variance.set_value(np.asarray([2, 0.25], "float32"))
+        norm.train() if training else norm.eval()
+        points = [[0, 0, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]]
+        out = norm(paddle.sparse.sparse_coo_tensor(points, [[1.0, 2], [3, 5], [-2, 4]], [1, 2, 2, 2, 2]))
+        return out.values().numpy(), norm._mean.numpy(), norm._variance.numpy(), norm._mean.place
+
+    *found, place = run("mps")
+    for ours, theirs in zip(found, run("cpu")[:3], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    assert place.is_custom_place()
