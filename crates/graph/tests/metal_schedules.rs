@@ -9,7 +9,6 @@ mod harness;
 const ALWAYS_KERNELS: &[&str] = &[
     "rope",
     "convolution",
-    "convolution_input_gradient",
     "convolution_weight_gradient",
     "convolution_transpose",
     "pooling",

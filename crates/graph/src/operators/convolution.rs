@@ -6,7 +6,7 @@ pub(crate) mod tiles;
 
 pub use fused::Fused;
 pub(crate) use gradients::transposed;
-pub use gradients::{ConvolutionInputGradient, ConvolutionWeightGradient, INPUT_GRADIENT, WEIGHT_GRADIENT};
+pub use gradients::{ConvolutionWeightGradient, WEIGHT_GRADIENT};
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
@@ -16,6 +16,7 @@ use crate::image::{
 };
 use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
+use crate::operators::convolution_transpose::ConvolutionTranspose;
 use crate::prepared::{Form, Preparation, Prepared, may_prepare};
 use crate::queue::{Queue, is_host_device};
 use crate::reference::Array;
@@ -114,6 +115,21 @@ impl Convolution {
         Ok(sizes)
     }
 
+    /// The transposed convolution, without anything fused, that maps this one's output back to its input: of an upstream gradient and the same weight it
+    /// makes the gradient with respect to the input.
+    pub fn reversed(&self, x: &Shape, weight: &Shape) -> Result<ConvolutionTranspose> {
+        let of = self.sizes(self.name(), x, weight)?;
+        Ok(ConvolutionTranspose {
+            strides: of.stride,
+            paddings: of.padding.to_vec(),
+            dilations: of.dilation,
+            groups: of.groups,
+            output_size: Some(of.input),
+            layout: self.layout,
+            ..ConvolutionTranspose::default()
+        })
+    }
+
     fn vendor_call(&self, sizes: &native::Convolution, x: &View, inputs: &[View], out: &View) -> Option<VendorCall> {
         let window = window(sizes);
         let (mut graph, nodes) = self.fused.graph(x, inputs, self.layout)?;
@@ -190,9 +206,9 @@ impl Operator for Convolution {
             return Err(Error::NoGradient { operator: "a convolution with an epilogue" });
         }
         let (x, weight, dy) = (b.inputs[0], b.inputs[1], b.dy()?);
-        let [_, _, height, width] = self.layout.sizes(&b.shape(x));
-        let (input, kernel) = ([height, width], [b.shape(weight)[2], b.shape(weight)[3]]);
-        b.each([&|b| b.one(ConvolutionInputGradient { of: self.clone(), input }, &[weight, dy]), &|b| {
+        let kernel = [b.shape(weight)[2], b.shape(weight)[3]];
+        let reversed = self.reversed(&b.shape(x), &b.shape(weight))?;
+        b.each([&|b| b.one(reversed.clone(), &[dy, weight]), &|b| {
             b.one(ConvolutionWeightGradient { of: self.clone(), kernel }, &[x, dy])
         }])
     }
@@ -251,7 +267,7 @@ pub(crate) fn for_taps(
 }
 
 /// Convolutions with the sizes of their inputs, for cases: (operator, NCHW input, weight).
-fn samples() -> Vec<(Convolution, [usize; 4], [usize; 4])> {
+pub(super) fn samples() -> Vec<(Convolution, [usize; 4], [usize; 4])> {
     let with = |strides, paddings: &[usize], dilations, groups| Convolution {
         strides,
         paddings: paddings.to_vec(),

@@ -1,6 +1,6 @@
 //! Transposed convolution of images: every input pixel spreads a filter over the output.
 
-use super::convolution::{Convolution, Fused, for_taps, tiles, transposed, window, work};
+use super::convolution::{self, Convolution, Fused, for_taps, tiles, transposed, window, work};
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
@@ -15,7 +15,7 @@ use crate::view::{Shape, View, dense_strides};
 use openmps_host::native::convolution as native;
 use openmps_runtime::vendor::graph::Operation;
 use openmps_runtime::vendor::{Family, VendorCall};
-use openmps_tile::dtype;
+use openmps_tile::{DType, dtype};
 
 /// Inputs: image (batch, channels, height, width in `layout`), weight (channels, filters / groups, kernel height, kernel width), and
 /// what `fused` asks for. Output: (batch, filters, output height, output width in `layout`), of any strides.
@@ -208,6 +208,16 @@ impl Operator for ConvolutionTranspose {
     }
 }
 
+/// The gradient of a convolution with respect to its input.
+fn as_gradient((of, x, weight): (Convolution, [usize; 4], [usize; 4])) -> Case {
+    let x: Shape = of.layout.shape(x).into_iter().collect();
+    let weight: Shape = weight.into_iter().collect();
+    let metas = [&x, &weight].map(|shape| Meta { dtype: DType::F32, shape: shape.clone() });
+    let out = of.infer(&metas).expect("a legal case").remove(0);
+    let operator = of.reversed(&x, &weight).expect("a legal case");
+    Case::new(operator, vec![Input::new(&out.shape), Input::new(&weight)])
+}
+
 /// For the list of operators.
 pub static ENTRY: Entry = Entry {
     name: "convolution_transpose",
@@ -249,9 +259,10 @@ pub static ENTRY: Entry = Entry {
                 Case::new(of, vec![Input::new(&x), Input::new(&weight)])
             })
             .collect();
+        cases.extend(convolution::samples().into_iter().map(as_gradient));
         let fused = ConvolutionTranspose { fused: Fused::bias(), ..with([2, 2], &[0, 0], 1) };
         let inputs: [&[usize]; 3] = [&[1, 3, 5, 7], &[3, 4, 2, 2], &[4]];
-        let typed = inputs.map(|dims| Input::new(dims).typed(openmps_tile::DType::F32));
+        let typed = inputs.map(|dims| Input::new(dims).typed(DType::F32));
         cases.push(Case::new(fused, typed.to_vec()));
         cases
     },

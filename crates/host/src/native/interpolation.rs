@@ -5,6 +5,7 @@ use super::pooling::Pooled;
 use super::{Shared, elements, scratch};
 use crate::Error;
 use crate::threads::parallel_for;
+use std::any::TypeId;
 
 /// Where an output row or column reads: `(1 - weight) * input[low] + weight * input[high]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,7 +19,7 @@ pub struct Tap {
 }
 
 /// Copies for every plane of `input` (planes, height, width) the elements at `rows` x `columns`.
-pub fn nearest<T: Copy + Send + Sync>(
+pub fn nearest<T: Copy + Send + Sync + 'static>(
     planes: usize,
     [height, width]: [usize; 2],
     rows: &[usize],
@@ -52,9 +53,9 @@ pub fn nearest<T: Copy + Send + Sync>(
                 let row = &source[y * width..][..width];
                 match (repeated, times) {
                     (true, 1) => line.copy_from_slice(row),
-                    (true, 2) if size_of::<T>() == 4 => {
+                    (true, 2) if TypeId::of::<T>() == TypeId::of::<u32>() => {
                         let (from, to) = (row.as_ptr().cast::<f32>(), line.as_mut_ptr().cast::<f32>());
-                        // SAFETY: the row has `width` elements of four bytes, the line twice as many; they are only moved.
+                        // SAFETY: the row has `width` integers, aligned as floats are, the line twice as many; they are only moved.
                         unsafe { at_level!(double(from: *const f32, to: *mut f32, width: usize)) }
                     }
                     (true, _) => line.chunks_exact_mut(times).zip(row).for_each(|(to, &value)| to.fill(value)),

@@ -9,7 +9,7 @@ use crate::table::Table;
 use crate::{Context, IntArray, Output, Tensor};
 use openmps_graph::View;
 use openmps_graph::image::ImageLayout;
-use openmps_graph::operators::convolution::{Convolution, ConvolutionInputGradient, ConvolutionWeightGradient, Fused};
+use openmps_graph::operators::convolution::{Convolution, ConvolutionWeightGradient, Fused};
 use openmps_graph::operators::convolution_transpose::ConvolutionTranspose;
 use openmps_graph::operators::elementwise::{Binary, Elementwise};
 use openmps_host::native::Activation;
@@ -100,9 +100,8 @@ fn gradients(
         return Ok(());
     }
     if let Some(dx) = dx {
-        let [.., height, width] = of.layout.sizes(&x.shape);
-        let gradient = ConvolutionInputGradient { of: of.clone(), input: [height, width] };
-        many(context, &gradient, &[filter.clone(), upstream.clone()], &[Some(dx)])?;
+        let gradient = of.reversed(&x.shape, &filter.shape)?;
+        many(context, &gradient, &[upstream.clone(), filter.clone()], &[Some(dx)])?;
     }
     if let Some(dfilter) = dfilter {
         let gradient = ConvolutionWeightGradient { of, kernel: [filter.shape[2], filter.shape[3]] };

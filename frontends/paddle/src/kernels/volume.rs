@@ -6,7 +6,7 @@ use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::image::{ImageLayout, PaddingAlgorithm};
-use openmps_graph::operators::convolution::{Convolution, ConvolutionInputGradient, ConvolutionWeightGradient, Fused};
+use openmps_graph::operators::convolution::{Convolution, ConvolutionWeightGradient, Fused};
 use openmps_graph::operators::copy::Copy;
 use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary, run};
 use openmps_graph::{DType, View};
@@ -195,10 +195,11 @@ impl<'c> Volumes<'c> {
     /// The gradient of the input, which has these dimensions.
     fn input_gradient(&self, dims: &[usize], kernel: &View, upstream: &View) -> Result<View> {
         let dx = self.c.constant(upstream.dtype, dims, 0.0)?;
-        let operator = ConvolutionInputGradient { of: self.images(), input: [dims[3], dims[4]] };
+        let of_planes = |dims: &[usize]| [0, 1, 3, 4].map(|axis| dims[axis]).into_iter().collect();
+        let operator = self.images().reversed(&of_planes(dims), &of_planes(&kernel.shape))?;
         for planes in self.planes(dims[2], upstream.shape[2], kernel.shape[2]) {
             let images = self.gathered(&self.as_images(upstream, planes.output, 1, planes.count))?;
-            let part = self.c.apply(&operator, &[self.kernel_plane(kernel, planes.kernel)?, images])?;
+            let part = self.c.apply(&operator, &[images, self.kernel_plane(kernel, planes.kernel)?])?;
             self.accumulate(&part, &self.as_images(&dx, planes.input, self.strides[0], planes.count))?;
         }
         Ok(dx)

@@ -1,6 +1,7 @@
-//! The gradients of a convolution, with respect to its input and to its weight.
+//! The gradient of a convolution with respect to its weight. That with respect to its input is a transposed convolution
+//! ([`Convolution::reversed`]).
 
-use super::{Convolution, Fused, for_taps, samples, tiles};
+use super::{Convolution, for_taps, samples, tiles};
 use crate::entry::{Case, Entry, Input};
 use crate::error::Result;
 use crate::gradient::{Backward, Gradients};
@@ -15,15 +16,6 @@ use openmps_host::native::convolution as native;
 use openmps_host::native::memory::slice;
 use openmps_tile::{DType, dtype};
 
-/// The gradient of a convolution (without anything fused) with respect to its input. Inputs: weight, and the gradient of the output.
-#[derive(Clone, Debug)]
-pub struct ConvolutionInputGradient {
-    /// The convolution.
-    pub of: Convolution,
-    /// Height and width of its input.
-    pub input: [usize; 2],
-}
-
 /// The gradient of a convolution (without anything fused) with respect to its weight. Inputs: its input, and the gradient of the output.
 #[derive(Clone, Debug)]
 pub struct ConvolutionWeightGradient {
@@ -31,71 +23,6 @@ pub struct ConvolutionWeightGradient {
     pub of: Convolution,
     /// Height and width of its filters.
     pub kernel: [usize; 2],
-}
-
-impl ConvolutionInputGradient {
-    fn sizes(&self, weight: &Shape, upstream: &Shape) -> Result<(Shape, native::Convolution)> {
-        expect_image(self.name(), "weight", weight)?;
-        expect_image(self.name(), "upstream", upstream)?;
-        let batch = self.of.layout.sizes(upstream)[0];
-        let [height, width] = self.input;
-        let shape = self.of.layout.shape([batch, weight[1] * self.of.groups, height, width]);
-        let shape: Shape = shape.into_iter().collect();
-        let sizes = self.of.sizes(self.name(), &shape, weight)?;
-        expect_shape(self.name(), "upstream", upstream, &self.of.out_shape(&sizes))?;
-        Ok((shape, sizes))
-    }
-}
-
-impl Operator for ConvolutionInputGradient {
-    fn name(&self) -> &'static str {
-        "convolution_input_gradient"
-    }
-
-    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
-        expect_inputs(self.name(), inputs, 2)?;
-        let (weight, upstream) = (&inputs[0], &inputs[1]);
-        expect_dtype(self.name(), "weight", weight.dtype, dtype::FLOATS)?;
-        expect_dtype(self.name(), "upstream", upstream.dtype, &[weight.dtype])?;
-        let (shape, _) = self.sizes(&weight.shape, &upstream.shape)?;
-        Ok(vec![Meta { dtype: weight.dtype, shape }])
-    }
-
-    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check(self, inputs, outputs)?;
-        let (_, of) = self.sizes(&inputs[0].shape, &inputs[1].shape)?;
-        let (upstream, out) = (self.of.layout.nchw(&inputs[1]), self.of.layout.nchw(&outputs[0]));
-        if !takes_native(queue, computes(queue, out.dtype)) {
-            let fused = Fused::default();
-            let call = tiles::TiledConvolution { operator: self.name(), of: &of, transposed: true, fused: &fused };
-            return tiles::run(queue, &call, [&upstream, &inputs[0], &out], &[]);
-        }
-        call(queue, self.name(), || transposed(&of, &upstream, &inputs[0], &out, &Epilogue::default()))
-    }
-
-    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
-        let (weight, upstream, dy) = (b.inputs[0], b.inputs[1], b.dy()?);
-        let kernel = [b.shape(weight)[2], b.shape(weight)[3]];
-        b.each([&|b| b.one(ConvolutionWeightGradient { of: self.of.clone(), kernel }, &[dy, upstream]), &|b| {
-            b.one(self.of.clone(), &[dy, weight])
-        }])
-    }
-
-    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
-        let (weight, upstream) = (&inputs[0], &inputs[1]);
-        let (shape, sizes) = self.sizes(&weight.shape, &upstream.shape).expect("a legal call");
-        let mut out = Array::from_fn(&shape, weight.dtype, |_| 0.0);
-        let strides = crate::view::dense_strides(&shape);
-        crate::reference::for_each_index(&upstream.shape, |index| {
-            let [n, f, y, w] = self.of.layout.sizes(index);
-            for_taps(&sizes, [f, y, w], |channel, [v, u], tap| {
-                let at = self.of.layout.index([n, channel, v, u]);
-                let at: usize = at.iter().zip(&strides).map(|(&i, &stride)| i * stride as usize).sum();
-                out.data[at] += upstream.at(index) * weight.at(&tap);
-            });
-        });
-        vec![out]
-    }
 }
 
 /// Runs a transposed convolution on views in NCHW order.
@@ -166,11 +93,8 @@ impl Operator for ConvolutionWeightGradient {
 
     fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
         let (x, upstream, dy) = (b.inputs[0], b.inputs[1], b.dy()?);
-        let [_, _, height, width] = self.of.layout.sizes(&b.shape(x));
-        b.each([
-            &|b| b.one(ConvolutionInputGradient { of: self.of.clone(), input: [height, width] }, &[dy, upstream]),
-            &|b| b.one(self.of.clone(), &[x, dy]),
-        ])
+        let reversed = self.of.reversed(&b.shape(x), &b.shape(dy))?;
+        b.each([&|b| b.one(reversed.clone(), &[upstream, dy]), &|b| b.one(self.of.clone(), &[x, dy])])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {
@@ -188,24 +112,6 @@ impl Operator for ConvolutionWeightGradient {
         vec![out]
     }
 }
-
-/// For the list of operators.
-pub static INPUT_GRADIENT: Entry = Entry {
-    name: "convolution_input_gradient",
-    summary: "The gradient of a convolution with respect to its input.",
-    dtypes: dtype::FLOATS,
-    cases: || {
-        let case = |(of, x, weight): (Convolution, [usize; 4], [usize; 4])| {
-            let shape = of.layout.shape(x).into_iter().collect();
-            let sizes = of.sizes("case", &shape, &weight.into_iter().collect()).expect("a legal case");
-            let upstream = Input::new(&of.out_shape(&sizes));
-            let operator = ConvolutionInputGradient { of, input: [x[2], x[3]] };
-            Case::new(operator, vec![Input::new(&weight), upstream])
-        };
-        samples().into_iter().map(case).collect()
-    },
-    tolerance: 16.0,
-};
 
 /// For the list of operators.
 pub static WEIGHT_GRADIENT: Entry = Entry {
