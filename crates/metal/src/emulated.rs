@@ -141,7 +141,8 @@ unsafe impl Metal for Emulated {
         if bytes == 0 || !bytes.is_multiple_of(page) || !address.addr().get().is_multiple_of(page) {
             return Err(Error::NotPageAligned { address: address.addr().get(), bytes, page });
         }
-        Ok(EmulatedBuffer::import(address.addr().get(), bytes))
+        // SAFETY: passed on to the caller.
+        Ok(unsafe { EmulatedBuffer::import(address.addr().get(), bytes) })
     }
 
     fn contents(&self, buffer: &EmulatedBuffer) -> (usize, usize) {

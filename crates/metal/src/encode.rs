@@ -25,11 +25,17 @@ pub trait Encoder {
     fn set_threadgroup_memory(&mut self, index: usize, bytes: usize) -> Result<()>;
 
     /// Runs the kernel, in threadgroups of so many threads.
-    fn dispatch(&mut self, grid: Grid, threads: Size) -> Result<()>;
+    ///
+    /// # Safety
+    /// As for [`CommandBuffer::dispatch`].
+    unsafe fn dispatch(&mut self, grid: Grid, threads: Size) -> Result<()>;
 }
 
 /// As [`kernel`], after the dispatch was held to the limits of the device and of its pipeline.
-pub fn checked<E: Encoder>(
+///
+/// # Safety
+/// As for [`CommandBuffer::dispatch`].
+pub unsafe fn checked<E: Encoder>(
     encoder: &mut E,
     device: &Properties,
     limits: &PipelineLimits,
@@ -40,11 +46,15 @@ pub fn checked<E: Encoder>(
 ) -> Result<()> {
     let memory = kernel.given_threadgroup_memory();
     limits::check_dispatch(kernel.name(), device, limits, grid, kernel.threads, memory)?;
-    self::kernel(encoder, kernel, pipeline, table, grid)
+    // SAFETY: passed on to the caller.
+    unsafe { self::kernel(encoder, kernel, pipeline, table, grid) }
 }
 
 /// Encodes one run of a kernel: its pipeline, its argument table, its threadgroup memory, the dispatch. The caller has held it to the limits.
-pub fn kernel<E: Encoder>(
+///
+/// # Safety
+/// As for [`CommandBuffer::dispatch`].
+pub unsafe fn kernel<E: Encoder>(
     encoder: &mut E,
     kernel: &Kernel,
     pipeline: &E::Pipeline,
@@ -61,7 +71,8 @@ pub fn kernel<E: Encoder>(
     for (index, bytes) in kernel.threadgroup_memory.iter().enumerate() {
         encoder.set_threadgroup_memory(index, bytes.next_multiple_of(limits::THREADGROUP_MEMORY_ALIGNMENT))?;
     }
-    encoder.dispatch(grid, kernel.threads)
+    // SAFETY: passed on to the caller.
+    unsafe { encoder.dispatch(grid, kernel.threads) }
 }
 
 /// A command buffer of this interface as an encoder. The order of its dispatches is kept by whoever puts barriers between them.
@@ -87,7 +98,8 @@ impl<M: Metal> Encoder for Seam<'_, M> {
         self.0.set_threadgroup_memory(index, bytes)
     }
 
-    fn dispatch(&mut self, grid: Grid, threads: Size) -> Result<()> {
-        self.0.dispatch(grid, threads)
+    unsafe fn dispatch(&mut self, grid: Grid, threads: Size) -> Result<()> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.0.dispatch(grid, threads) }
     }
 }

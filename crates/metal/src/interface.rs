@@ -299,22 +299,42 @@ pub trait CommandBuffer<M: Metal>: Send {
     fn set_threadgroup_memory(&mut self, index: usize, bytes: usize) -> Result<()>;
 
     /// Runs the kernel, in threadgroups of so many threads.
-    fn dispatch(&mut self, grid: Grid, threads: Size) -> Result<()>;
+    ///
+    /// # Safety
+    /// The kernel reads and writes nothing but what is bound, inside its length, and what memory that is bound leads to.
+    unsafe fn dispatch(&mut self, grid: Grid, threads: Size) -> Result<()>;
 
     /// What was dispatched before is done, and seen, before what is dispatched after begins.
     fn barrier(&mut self) -> Result<()>;
 
     /// Writes one byte all over a range.
-    fn fill(&mut self, buffer: &M::Buffer, range: Range<usize>, byte: u8) -> Result<()>;
+    ///
+    /// # Safety
+    /// The range lies in the buffer.
+    unsafe fn fill(&mut self, buffer: &M::Buffer, range: Range<usize>, byte: u8) -> Result<()>;
 
-    /// Copies between buffers; the ranges may not overlap.
-    fn copy(&mut self, destination: (&M::Buffer, usize), source: (&M::Buffer, usize), bytes: usize) -> Result<()>;
+    /// Copies between buffers.
+    ///
+    /// # Safety
+    /// Both ranges lie in their buffers, and do not overlap.
+    unsafe fn copy(
+        &mut self,
+        destination: (&M::Buffer, usize),
+        source: (&M::Buffer, usize),
+        bytes: usize,
+    ) -> Result<()>;
 
-    /// A call of MPS, whose operands were checked when it was made.
-    fn matrix(&mut self, call: &MatrixCall<M::Buffer>) -> Result<()>;
+    /// A call of MPS.
+    ///
+    /// # Safety
+    /// It has passed [`MatrixCall::check`].
+    unsafe fn matrix(&mut self, call: &MatrixCall<M::Buffer>) -> Result<()>;
 
     /// Runs a compiled graph; operands in the order of the graph's inputs and outputs, dense.
-    fn graph(
+    ///
+    /// # Safety
+    /// Each of them has passed [`TensorView::check`].
+    unsafe fn graph(
         &mut self,
         executable: &M::Executable,
         inputs: &[TensorView<M::Buffer>],

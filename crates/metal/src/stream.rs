@@ -132,7 +132,10 @@ impl<M: Metal> Stream<M> {
     }
 
     /// Runs a kernel over a grid; an empty one is no command. `resolve` finds the buffer of an address.
-    pub fn dispatch(
+    ///
+    /// # Safety
+    /// Under these arguments the kernel stays inside the buffers that `resolve` gives, as for [`CommandBuffer::dispatch`].
+    pub unsafe fn dispatch(
         &self,
         launch: &Launch<'_, M>,
         resolve: impl Fn(usize) -> Option<Resolved<M::Buffer>>,
@@ -147,7 +150,8 @@ impl<M: Metal> Stream<M> {
         }
         self.encode(kernel.name(), &table.accesses(), Ordering::Concurrent, |commands, kept| {
             table.buffers.iter().for_each(|(_, found, _)| kept.buffer(&self.metal, &found.buffer));
-            encode::kernel(&mut encode::Seam::<M>(commands), kernel, launch.pipeline, &table, launch.grid)
+            // SAFETY: passed on to the caller.
+            unsafe { encode::kernel(&mut encode::Seam::<M>(commands), kernel, launch.pipeline, &table, launch.grid) }
         })
     }
 
@@ -157,7 +161,8 @@ impl<M: Metal> Stream<M> {
         let operands = call.operands();
         self.encode(call.name(), &self.accesses(&operands), Ordering::Encoder, |commands, kept| {
             operands.iter().for_each(|operand| kept.buffer(&self.metal, &operand.buffer));
-            commands.matrix(call)
+            // SAFETY: the call was checked above.
+            unsafe { commands.matrix(call) }
         })
     }
 
@@ -176,7 +181,8 @@ impl<M: Metal> Stream<M> {
         self.encode("graph", &self.accesses(&operands), Ordering::Encoder, |commands, kept| {
             operands.iter().for_each(|operand| kept.buffer(&self.metal, &operand.buffer));
             kept.values.push(Box::new(executable.clone()));
-            commands.graph(executable, inputs, outputs)
+            // SAFETY: each view was checked above.
+            unsafe { commands.graph(executable, inputs, outputs) }
         })
     }
 

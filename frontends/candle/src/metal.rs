@@ -108,7 +108,7 @@ unsafe impl ExternalGpu for CandleGpu {
         buffer.map_err(|_| openmps_metal::Error::OutOfMemory { bytes, limit: self.gpu.metal.properties().max_buffer })
     }
 
-    fn launch(&self, kernel: &Kernel, table: &Table<Buffer>, grid: Grid) -> openmps_metal::Result<()> {
+    unsafe fn launch(&self, kernel: &Kernel, table: &Table<Buffer>, grid: Grid) -> openmps_metal::Result<()> {
         let Gpu { metal, pipelines } = &*self.gpu;
         metal.autorelease_pool(|| {
             let (pipeline, limits) = pipelines.get(metal, &kernel.pipeline)?;
@@ -120,7 +120,8 @@ unsafe impl ExternalGpu for CandleGpu {
             })?;
             let pipeline = ComputePipeline::new(pipeline.raw().clone());
             let device = metal.properties();
-            encode::checked(&mut CandleEncoder(&encoder), device, &limits, kernel, &pipeline, table, grid)
+            // SAFETY: passed on to the caller.
+            unsafe { encode::checked(&mut CandleEncoder(&encoder), device, &limits, kernel, &pipeline, table, grid) }
         })
     }
 }
@@ -158,7 +159,7 @@ impl Encoder for CandleEncoder<'_> {
         Ok(())
     }
 
-    fn dispatch(&mut self, grid: Grid, threads: Size) -> openmps_metal::Result<()> {
+    unsafe fn dispatch(&mut self, grid: Grid, threads: Size) -> openmps_metal::Result<()> {
         let size = |[width, height, depth]: Size| MTLSize { width, height, depth };
         match grid {
             Grid::Threadgroups(count) => self.0.as_ref().dispatch_thread_groups(size(count), size(threads)),

@@ -126,7 +126,7 @@ impl CommandBuffer<AppleMetal> for Commands {
         Ok(())
     }
 
-    fn dispatch(&mut self, grid: Grid, threads: Size) -> Result<()> {
+    unsafe fn dispatch(&mut self, grid: Grid, threads: Size) -> Result<()> {
         let encoder = self.compute()?;
         match grid {
             Grid::Threadgroups(count) => encoder.dispatchThreadgroups_threadsPerThreadgroup(size(count), size(threads)),
@@ -140,14 +140,14 @@ impl CommandBuffer<AppleMetal> for Commands {
         Ok(())
     }
 
-    fn fill(&mut self, buffer: &Buffer, range: Range<usize>, byte: u8) -> Result<()> {
+    unsafe fn fill(&mut self, buffer: &Buffer, range: Range<usize>, byte: u8) -> Result<()> {
         let range = NSRange::new(range.start, range.len());
         self.blit()?.fillBuffer_range_value(buffer.raw(), range, byte);
         Ok(())
     }
 
-    fn copy(&mut self, destination: (&Buffer, usize), source: (&Buffer, usize), bytes: usize) -> Result<()> {
-        // SAFETY: both ranges were checked to lie in their buffers and not to overlap.
+    unsafe fn copy(&mut self, destination: (&Buffer, usize), source: (&Buffer, usize), bytes: usize) -> Result<()> {
+        // SAFETY: the caller's ranges lie in their buffers and do not overlap.
         unsafe {
             self.blit()?.copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size(
                 source.0.raw(),
@@ -162,12 +162,12 @@ impl CommandBuffer<AppleMetal> for Commands {
 
     /// The kernels of MPS's matrices make an encoder of their own, each: they have `encodeToCommandBuffer:` alone, other than those of MPS's
     /// arrays, which also take an encoder.
-    fn matrix(&mut self, call: &MatrixCall<Buffer>) -> Result<()> {
+    unsafe fn matrix(&mut self, call: &MatrixCall<Buffer>) -> Result<()> {
         self.end_encoding();
         mps::encode(&self.device, &self.raw, call)
     }
 
-    fn graph(
+    unsafe fn graph(
         &mut self,
         executable: &Executable,
         inputs: &[TensorView<Buffer>],

@@ -84,7 +84,7 @@ impl CommandBuffer<Emulated> for EmulatedCommands {
         Ok(())
     }
 
-    fn dispatch(&mut self, grid: Grid, threads: Size) -> Result<()> {
+    unsafe fn dispatch(&mut self, grid: Grid, threads: Size) -> Result<()> {
         let pipeline = self.pipeline.clone().ok_or(Error::NotMade { what: "pipeline before a dispatch" })?;
         let (table, threadgroup_memory) = (self.table.clone(), self.threadgroup_memory.clone());
         self.actions.push(Action::Run(Run { pipeline, table, threadgroup_memory, grid, threads }));
@@ -96,12 +96,12 @@ impl CommandBuffer<Emulated> for EmulatedCommands {
         Ok(())
     }
 
-    fn fill(&mut self, buffer: &EmulatedBuffer, range: Range<usize>, byte: u8) -> Result<()> {
+    unsafe fn fill(&mut self, buffer: &EmulatedBuffer, range: Range<usize>, byte: u8) -> Result<()> {
         self.actions.push(Action::Fill(buffer.clone(), range, byte));
         Ok(())
     }
 
-    fn copy(
+    unsafe fn copy(
         &mut self,
         destination: (&EmulatedBuffer, usize),
         source: (&EmulatedBuffer, usize),
@@ -112,12 +112,12 @@ impl CommandBuffer<Emulated> for EmulatedCommands {
         Ok(())
     }
 
-    fn matrix(&mut self, call: &MatrixCall<EmulatedBuffer>) -> Result<()> {
+    unsafe fn matrix(&mut self, call: &MatrixCall<EmulatedBuffer>) -> Result<()> {
         self.actions.push(Action::Matrix(call.clone()));
         Ok(())
     }
 
-    fn graph(
+    unsafe fn graph(
         &mut self,
         executable: &Arc<Graph>,
         inputs: &[TensorView<EmulatedBuffer>],
@@ -169,12 +169,12 @@ pub(super) fn run(
             Action::Run(_) | Action::Barrier => {}
             Action::Fill(buffer, range, byte) => {
                 let address = buffer.contents().0 + range.start;
-                // SAFETY: the range was checked to lie in the buffer, which lives; what else uses it runs before or after.
+                // SAFETY: whoever called `fill` vouched for the range; the buffer lives, and what else uses it runs before or after.
                 unsafe { std::ptr::write_bytes(address as *mut u8, *byte, range.len()) };
             }
             Action::Copy { destination, source, bytes } => {
                 let (to, from) = (destination.0.contents().0 + destination.1, source.0.contents().0 + source.1);
-                // SAFETY: both ranges were checked to lie in their buffers and not to overlap.
+                // SAFETY: whoever called `copy` vouched for both ranges; the buffers live.
                 unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, *bytes) };
             }
             Action::Matrix(call) => {

@@ -32,7 +32,10 @@ impl EmulatedBuffer {
     }
 
     /// Memory of somebody else.
-    pub fn import(address: usize, bytes: usize) -> EmulatedBuffer {
+    ///
+    /// # Safety
+    /// As for [`crate::Metal::import`].
+    pub(super) unsafe fn import(address: usize, bytes: usize) -> EmulatedBuffer {
         EmulatedBuffer(Arc::new(Memory { address, bytes, layout: None }))
     }
 

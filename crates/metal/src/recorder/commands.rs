@@ -98,7 +98,7 @@ impl CommandBuffer<Recorder> for RecordedCommands {
         Ok(())
     }
 
-    fn dispatch(&mut self, grid: Grid, threads: Size) -> Result<()> {
+    unsafe fn dispatch(&mut self, grid: Grid, threads: Size) -> Result<()> {
         self.demand(self.pipeline.is_some(), || "a dispatch without a pipeline".to_string());
         let empty = grid.is_empty() || threads.contains(&0);
         self.demand(!empty, || format!("a dispatch of {grid:?} in threadgroups of {threads:?}"));
@@ -116,14 +116,14 @@ impl CommandBuffer<Recorder> for RecordedCommands {
         Ok(())
     }
 
-    fn fill(&mut self, buffer: &RecordedBuffer, range: Range<usize>, byte: u8) -> Result<()> {
+    unsafe fn fill(&mut self, buffer: &RecordedBuffer, range: Range<usize>, byte: u8) -> Result<()> {
         self.blit("fill", &[range.start, range.len()]);
         let buffer = self.uses(buffer, range.start, range.len());
         self.say("fill", Said::Fill { buffer, range, byte });
         Ok(())
     }
 
-    fn copy(
+    unsafe fn copy(
         &mut self,
         destination: (&RecordedBuffer, usize),
         source: (&RecordedBuffer, usize),
@@ -136,7 +136,7 @@ impl CommandBuffer<Recorder> for RecordedCommands {
         Ok(())
     }
 
-    fn matrix(&mut self, call: &MatrixCall<RecordedBuffer>) -> Result<()> {
+    unsafe fn matrix(&mut self, call: &MatrixCall<RecordedBuffer>) -> Result<()> {
         for operand in call.operands() {
             self.uses(&operand.buffer, operand.offset, operand.span);
         }
@@ -144,7 +144,7 @@ impl CommandBuffer<Recorder> for RecordedCommands {
         Ok(())
     }
 
-    fn graph(
+    unsafe fn graph(
         &mut self,
         executable: &Arc<Graph>,
         inputs: &[TensorView<RecordedBuffer>],

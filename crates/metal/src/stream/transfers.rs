@@ -26,7 +26,8 @@ impl<M: Metal> Stream<M> {
             kept.buffer(&self.metal, &target.buffer);
             pieces(bytes).try_for_each(|(first, bytes)| {
                 let begin = target.offset + first;
-                commands.fill(&target.buffer, begin..begin + bytes, byte)
+                // SAFETY: a piece of the range that was checked above.
+                unsafe { commands.fill(&target.buffer, begin..begin + bytes, byte) }
             })
         })
     }
@@ -48,7 +49,8 @@ impl<M: Metal> Stream<M> {
             kept.buffer(&self.metal, &source.buffer);
             pieces(bytes).try_for_each(|(first, bytes)| {
                 let to = (&destination.buffer, destination.offset + first);
-                commands.copy(to, (&source.buffer, source.offset + first), bytes)
+                // SAFETY: pieces of the ranges that were checked above.
+                unsafe { commands.copy(to, (&source.buffer, source.offset + first), bytes) }
             })
         })
     }

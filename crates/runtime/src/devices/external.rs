@@ -37,7 +37,10 @@ pub unsafe trait ExternalGpu: Send + Sync + 'static {
 
     /// Compiles a kernel, where that has not been done, and puts one run of it onto the encoder (`openmps_metal::encode::kernel`), ordered
     /// behind whatever wrote the memory that it reads.
-    fn launch(&self, kernel: &Kernel, table: &Table<Self::Buffer>, grid: Grid) -> openmps_metal::Result<()>;
+    ///
+    /// # Safety
+    /// The kernel stays inside the buffers that the table binds.
+    unsafe fn launch(&self, kernel: &Kernel, table: &Table<Self::Buffer>, grid: Grid) -> openmps_metal::Result<()>;
 }
 
 /// A device over it, which borrows its buffers.
@@ -174,7 +177,8 @@ impl<E: ExternalGpu> Gpu<E> {
             (index, Resolved { buffer, offset: found.offset, extent: found.extent }, written && allowed)
         };
         let table = Table { buffers: table.buffers.into_iter().map(own).collect(), bytes: table.bytes };
-        self.external.launch(kernel, &table, grid).map_err(failed)
+        // SAFETY: `Queue::dispatch` and `Queue::dispatch_text` are unsafe, and their callers vouch for what the kernel reaches.
+        unsafe { self.external.launch(kernel, &table, grid) }.map_err(failed)
     }
 }
 

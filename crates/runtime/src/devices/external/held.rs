@@ -55,7 +55,7 @@ mod tests {
             Err(openmps_metal::Error::OutOfMemory { bytes, limit: 0 })
         }
 
-        fn launch(&self, _kernel: &Kernel, _table: &Table<()>, _grid: Grid) -> openmps_metal::Result<()> {
+        unsafe fn launch(&self, _kernel: &Kernel, _table: &Table<()>, _grid: Grid) -> openmps_metal::Result<()> {
             Ok(())
         }
     }

@@ -187,7 +187,8 @@ impl<M: Metal> Gpu<M> {
     fn launch_text(&self, queue: u64, kernel: &Kernel, grid: Grid, arguments: &[u64]) -> Result<()> {
         let (compiled, limits) = self.pipelines.get(&self.metal, &kernel.pipeline).map_err(failed)?;
         let launch = Launch { kernel, pipeline: &compiled, limits, grid, arguments };
-        self.stream(queue)?.dispatch(&launch, |address| self.pointer(address)).map_err(failed)
+        // SAFETY: `Queue::dispatch` and `Queue::dispatch_text` are unsafe, and their callers vouch for what the kernel reaches.
+        unsafe { self.stream(queue)?.dispatch(&launch, |address| self.pointer(address)) }.map_err(failed)
     }
 
     /// Waits until the queue has ended what came before, if it had a command. Errors stay for the next synchronisation.

@@ -103,7 +103,9 @@ impl<M: Metal> Gpu<M> {
         for (first, count) in stream::pieces(bytes) {
             let [to, second] = arguments(first);
             let (arguments, grid) = (&[to, second, count as u64], single::threadgroups(count).into());
-            stream.dispatch(&Launch { kernel, pipeline, limits, grid, arguments }, &resolve).map_err(failed)?;
+            let launch = Launch { kernel, pipeline, limits, grid, arguments };
+            // SAFETY: a piece of ranges that the caller has checked.
+            unsafe { stream.dispatch(&launch, &resolve) }.map_err(failed)?;
         }
         Ok(())
     }

@@ -62,7 +62,8 @@ impl<M: Metal> Gpu<M> {
         };
         let grid = [out.shape[1] / TILE, out.shape[0] / TILE, 1].into();
         let launch = Launch { kernel: &kernel, pipeline: &compiled, limits, grid, arguments: &arguments };
-        stream.dispatch(&launch, resolve).map_err(failed)
+        // SAFETY: the grid covers the result, and the kernel's constants are the operands' sizes.
+        unsafe { stream.dispatch(&launch, resolve) }.map_err(failed)
     }
 }
 

@@ -112,7 +112,7 @@ unsafe impl ExternalGpu for EmulatedGpu {
         self.metal.allocate(bytes)
     }
 
-    fn launch(&self, kernel: &Kernel, table: &Table<EmulatedBuffer>, grid: Grid) -> Result<()> {
+    unsafe fn launch(&self, kernel: &Kernel, table: &Table<EmulatedBuffer>, grid: Grid) -> Result<()> {
         let (pipeline, limits) = self.pipelines.get(&self.metal, &kernel.pipeline)?;
         let mut open = self.open.lock().expect("no panic");
         let Open { commands, read, written } = open.as_mut().expect("an open command buffer");
@@ -123,7 +123,8 @@ unsafe impl ExternalGpu for EmulatedGpu {
         let mut bound = self.bound.lock().expect("no panic");
         bound.extend(table.buffers.iter().map(|(_, found, _)| self.metal.contents(&found.buffer).0));
         let device = self.metal.properties();
-        encode::checked(&mut Seam::<Emulated>(commands), device, &limits, kernel, &pipeline, table, grid)
+        // SAFETY: passed on to the caller.
+        unsafe { encode::checked(&mut Seam::<Emulated>(commands), device, &limits, kernel, &pipeline, table, grid) }
     }
 }
 
