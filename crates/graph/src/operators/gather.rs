@@ -1,6 +1,10 @@
-//! Reading by index: gather (index_select), embedding, gather_nd, take_along_axis.
+//! Reading by index: gather (index_select), embedding, take_along_axis; gather_nd in a file of its own.
 
+mod tuples;
 pub(super) mod vendor;
+
+pub use tuples::{GATHER_ND, GatherNd};
+pub(super) use tuples::{check_tuples, gather_nd_shape, numbers};
 
 use super::indexed::{self, Named};
 use crate::entry::{Case, Entry, Input, Values};
@@ -11,10 +15,8 @@ use crate::operator::{Meta, Operator};
 use crate::operators::scatter::EmbeddingGradient;
 use crate::operators::scatter::IndexAdd;
 use crate::operators::scatter::PutAlongAxis;
-use crate::operators::scatter::ScatterNdAdd;
 use crate::queue::Queue;
 use crate::reference::Array;
-use crate::vendor::try_vendor;
 use crate::view::{View, shape_of};
 use openmps_host::native::gather::{self, Along, AxisSplit, Indices};
 use openmps_tile::DType::{self, I32, I64};
@@ -33,10 +35,6 @@ pub struct Embedding {
     /// The index whose rows are zeros.
     pub padding: Option<i64>,
 }
-
-/// Slices of the first input, one for each tuple of indices along the last axis of the second.
-#[derive(Clone, Copy, Debug)]
-pub struct GatherNd;
 
 /// One element for each index: `out[.., p, ..] = x[.., index[.., p, ..], ..]`.
 #[derive(Clone, Copy, Debug)]
@@ -95,11 +93,6 @@ pub(super) fn expect_along(operator: &'static str, x: &[usize], index: &[usize],
     Err(Error::Shape { operator, what: "index", got: shape_of(index)?, expected })
 }
 
-/// Refuses a tuple that names no element of these dimensions.
-pub(super) fn check_tuples(dims: &[usize], index: &View) -> std::result::Result<(), openmps_host::Error> {
-    numbers(dims, &Dense::of(index), index).map(|_| ())
-}
-
 pub(super) fn rows(view: &View, axis: usize) -> AxisSplit {
     let lines = crate::layout::lines(&view.shape, axis);
     AxisSplit { outer: lines.outer, size: lines.size, row: lines.inner * view.dtype.size() }
@@ -129,11 +122,9 @@ impl Operator for Gather {
         let axis = axis_of(self.name(), self.axis, inputs[0].rank())?;
         if !queue.is_host() {
             let (x, index) = (&inputs[0], &inputs[1]);
-            let seen = indexed::check(queue, self.name(), || check_all(index, x.shape[axis]))?;
-            if seen && try_vendor(queue, self.name(), || vendor::slices(x, axis, index, &outputs[0]))? {
-                return Ok(());
-            }
-            return indexed::read(queue, self.name(), &Named::slices(x, axis, index), None, &outputs[0]);
+            let (named, check) = (Named::slices(x, axis, index), || check_all(index, x.shape[axis]));
+            let vendor = || vendor::slices(x, axis, index, &outputs[0]);
+            return indexed::read_on_device(queue, self.name(), (&named, None), check, vendor, &outputs[0]);
         }
         call(queue, self.name(), || {
             let (x, index) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
@@ -189,13 +180,10 @@ impl Operator for Embedding {
         check_dense(self, inputs, outputs)?;
         if !queue.is_host() {
             let (index, table) = (&inputs[0], &inputs[1]);
-            let seen = indexed::check(queue, self.name(), || check_rows(index, table.shape[0]))?;
+            let (named, check) = (Named::slices(table, 0, index), || check_rows(index, table.shape[0]));
             // MPSGraph has no padding.
-            let call = || self.padding.is_none().then(|| vendor::slices(table, 0, index, &outputs[0])).flatten();
-            if seen && try_vendor(queue, self.name(), call)? {
-                return Ok(());
-            }
-            return indexed::read(queue, self.name(), &Named::slices(table, 0, index), self.padding, &outputs[0]);
+            let vendor = || self.padding.is_none().then(|| vendor::slices(table, 0, index, &outputs[0])).flatten();
+            return indexed::read_on_device(queue, self.name(), (&named, self.padding), check, vendor, &outputs[0]);
         }
         call(queue, self.name(), || {
             let (index, table) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
@@ -223,81 +211,6 @@ impl Operator for Embedding {
     }
 }
 
-/// The shape of [`GatherNd`]'s result, and how many axes a tuple names.
-pub(super) fn gather_nd_shape(operator: &'static str, x: &Meta, index: &Meta) -> Result<(Vec<usize>, usize)> {
-    expect_indices(operator, index)?;
-    match index.shape.split_last() {
-        Some((&width, leading)) if width <= x.shape.len() => Ok(([leading, &x.shape[width..]].concat(), width)),
-        _ => {
-            let expected = format!("a last dimension of at most {}", x.shape.len());
-            Err(Error::Shape { operator, what: "index", got: index.shape.clone(), expected })
-        }
-    }
-}
-
-/// The row numbers that the tuples name.
-pub(super) fn numbers(
-    dims: &[usize],
-    index: &Dense,
-    view: &View,
-) -> std::result::Result<Vec<usize>, openmps_host::Error> {
-    if dims.is_empty() {
-        return Ok(vec![0; view.shape[..view.rank() - 1].iter().product()]);
-    }
-    gather::tuples(dims, indices(index, view))
-}
-
-impl Operator for GatherNd {
-    fn name(&self) -> &'static str {
-        "gather_nd"
-    }
-
-    fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
-        expect_inputs(self.name(), inputs, 2)?;
-        let (dims, _) = gather_nd_shape(self.name(), &inputs[0], &inputs[1])?;
-        Ok(vec![Meta { dtype: inputs[0].dtype, shape: shape_of(&dims)? }])
-    }
-
-    fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
-        check_dense(self, inputs, outputs)?;
-        let width = inputs[1].shape[inputs[1].rank() - 1];
-        if !queue.is_host() {
-            let (x, index) = (&inputs[0], &inputs[1]);
-            let seen = indexed::check(queue, self.name(), || check_tuples(&x.shape[..width], index))?;
-            if seen && try_vendor(queue, self.name(), || vendor::tuples(x, index, &outputs[0]))? {
-                return Ok(());
-            }
-            return indexed::read(queue, self.name(), &Named::tuples(x, index), None, &outputs[0]);
-        }
-        call(queue, self.name(), || {
-            let (x, index) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
-            let numbers = numbers(&inputs[0].shape[..width], &index, &inputs[1])?;
-            let row = inputs[0].shape[width..].iter().product::<usize>() * inputs[0].dtype.size();
-            // SAFETY: the numbers are of rows of `x`; the output holds one row for each.
-            unsafe { gather::gather_numbered(x.address, outputs[0].address, row, &numbers) };
-            Ok(())
-        })
-    }
-
-    fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
-        let (x, index, dy) = (b.inputs[0], b.inputs[1], b.dy()?);
-        let zeros = b.zeros_like(x)?;
-        Ok(vec![Some(b.one(ScatterNdAdd, &[zeros, index, dy])?), None])
-    }
-
-    fn reference(&self, inputs: &[Array]) -> Vec<Array> {
-        let (x, index) = (&inputs[0], &inputs[1]);
-        let (&width, leading) = index.shape.split_last().expect("checked by infer");
-        let dims = [leading, &x.shape[width..]].concat();
-        vec![Array::from_fn(&dims, x.dtype, |at| {
-            let (tuple, rest) = at.split_at(leading.len());
-            let named = |d| wrap(index.at(&[tuple, &[d]].concat()), x.shape[d]);
-            let chosen: Vec<usize> = (0..width).map(named).collect();
-            x.at(&[&chosen, rest].concat())
-        })]
-    }
-}
-
 impl Operator for TakeAlongAxis {
     fn name(&self) -> &'static str {
         "take_along_axis"
@@ -318,11 +231,8 @@ impl Operator for TakeAlongAxis {
         if !queue.is_host() {
             let (x, index) = (&inputs[0], &inputs[1]);
             let check = || indices(&Dense::of(index), index).check_from(lowest, x.shape[axis]);
-            let seen = indexed::check(queue, self.name(), check)?;
-            if seen && try_vendor(queue, self.name(), || vendor::elements(x, axis, index, &outputs[0]))? {
-                return Ok(());
-            }
-            return indexed::read(queue, self.name(), &Named::elements(x, axis, index), None, &outputs[0]);
+            let (named, vendor) = (Named::elements(x, axis, index), || vendor::elements(x, axis, index, &outputs[0]));
+            return indexed::read_on_device(queue, self.name(), (&named, None), check, vendor, &outputs[0]);
         }
         call(queue, self.name(), || {
             let (x, index) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
@@ -387,24 +297,6 @@ pub static EMBEDDING: Entry = Entry {
             case(None, index(&[2, 3], I64, &[0, 6, 3]), &[7, 5]),
             case(Some(3), index(&[2, 3], I32, &[0, 6, 3]), &[7, 16]),
             case(None, index(&[0], I64, &[0]), &[7, 1]),
-        ]
-    },
-    tolerance: 0.0,
-};
-
-/// For the list of operators.
-pub static GATHER_ND: Entry = Entry {
-    name: "gather_nd",
-    summary: "Slices, one for each tuple of indices.",
-    dtypes: dtype::ALL,
-    cases: || {
-        let case = |dims: &[usize], index: Input| Case::new(GatherNd, vec![Input::new(dims), index]);
-        vec![
-            case(&[4, 5, 3], index(&[6, 2], I64, &[0, 4, 1, 2, 3, 0])),
-            case(&[4, 5, 3], index(&[6, 2], I64, &[0, 4, -1, 2, 3, 0])),
-            case(&[4, 5, 3], index(&[2, 2, 3], I32, &[0, 4, 1, 3, 2, -3])),
-            case(&[4, 5], index(&[3, 1], I64, &[2])),
-            case(&[4, 5], index(&[2, 0], I64, &[])),
         ]
     },
     tolerance: 0.0,

@@ -11,8 +11,10 @@ use crate::error::Result;
 use crate::layout::call;
 use crate::queue::Queue;
 use crate::tiles::within;
+use crate::vendor::try_vendor;
 use crate::view::View;
 use crate::walk::{Dimension, Walk};
+use openmps_runtime::vendor::VendorCall;
 use openmps_tile::{Builder, Cast, Compare, DType, Scalar, Type, Value};
 
 /// The elements that index tensors name.
@@ -133,6 +135,22 @@ pub(super) fn check(
         call(queue, operator, check)?;
     }
     Ok(visible)
+}
+
+/// Reads on a device other than the host, zeros where an index is `padding`: by the vendor's library where the CPU has seen that all indices fit, else by
+/// a kernel.
+pub(super) fn read_on_device(
+    queue: &Queue,
+    operator: &'static str,
+    (named, padding): (&Named, Option<i64>),
+    check: impl FnOnce() -> std::result::Result<(), openmps_host::Error>,
+    vendor: impl FnOnce() -> Option<VendorCall>,
+    out: &View,
+) -> Result<()> {
+    if self::check(queue, operator, check)? && try_vendor(queue, operator, vendor)? {
+        return Ok(());
+    }
+    read(queue, operator, named, padding, out)
 }
 
 /// The parameters of [`Named::arguments`].
