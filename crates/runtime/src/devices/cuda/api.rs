@@ -1,5 +1,6 @@
 //! The part of CUDA's driver interface that the device uses, found in `libcuda` at run time.
 
+use super::library::functions;
 use crate::error::{Error, Result};
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -12,49 +13,34 @@ pub type Handle = *mut c_void;
 /// `CUdeviceptr`.
 pub type Pointer = u64;
 
-macro_rules! functions {
-    ($($(#[$doc:meta])* $name:ident = $symbol:literal($($argument:ty),*);)*) => {
-        /// The functions, under their names without `cu`.
-        pub struct Api {
-            $($(#[$doc])* pub $name: unsafe extern "C" fn($($argument),*) -> Status,)*
-            _library: Library,
-        }
-
-        impl Api {
-            fn load(library: Library) -> std::result::Result<Api, libloading::Error> {
-                // SAFETY: the types are those of cuda.h for these symbols; the library lives as long as the functions.
-                unsafe { Ok(Api { $($name: *library.get($symbol)?,)* _library: library }) }
-            }
-        }
-    };
-}
-
 functions! {
-    init = b"cuInit\0"(c_uint);
-    device_count = b"cuDeviceGetCount\0"(*mut c_int);
-    device_get = b"cuDeviceGet\0"(*mut c_int, c_int);
-    device_name = b"cuDeviceGetName\0"(*mut c_char, c_int, c_int);
-    device_memory = b"cuDeviceTotalMem_v2\0"(*mut usize, c_int);
-    device_attribute = b"cuDeviceGetAttribute\0"(*mut c_int, c_int, c_int);
-    context_retain = b"cuDevicePrimaryCtxRetain\0"(*mut Handle, c_int);
-    context_set = b"cuCtxSetCurrent\0"(Handle);
-    allocate_managed = b"cuMemAllocManaged\0"(*mut Pointer, usize, c_uint);
-    free = b"cuMemFree_v2\0"(Pointer);
-    copy_async = b"cuMemcpyAsync\0"(Pointer, Pointer, usize, Handle);
-    fill_async = b"cuMemsetD8Async\0"(Pointer, u8, usize, Handle);
-    stream_create = b"cuStreamCreate\0"(*mut Handle, c_uint);
-    stream_synchronize = b"cuStreamSynchronize\0"(Handle);
-    host_function = b"cuLaunchHostFunc\0"(Handle, unsafe extern "C" fn(*mut c_void), *mut c_void);
-    event_create = b"cuEventCreate\0"(*mut Handle, c_uint);
-    event_destroy = b"cuEventDestroy_v2\0"(Handle);
-    event_record = b"cuEventRecord\0"(Handle, Handle);
-    event_elapsed = b"cuEventElapsedTime\0"(*mut f32, Handle, Handle);
-    module_load = b"cuModuleLoadData\0"(*mut Handle, *const c_void);
-    module_unload = b"cuModuleUnload\0"(Handle);
-    module_function = b"cuModuleGetFunction\0"(*mut Handle, Handle, *const c_char);
-    launch = b"cuLaunchKernel\0"(Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *const *const c_void, *const *const c_void);
-    error_name = b"cuGetErrorName\0"(Status, *mut *const c_char);
-    error_string = b"cuGetErrorString\0"(Status, *mut *const c_char);
+    /// The functions, under their names without `cu`.
+    pub struct Api;
+    init = b"cuInit\0"(c_uint) -> Status;
+    device_count = b"cuDeviceGetCount\0"(*mut c_int) -> Status;
+    device_get = b"cuDeviceGet\0"(*mut c_int, c_int) -> Status;
+    device_name = b"cuDeviceGetName\0"(*mut c_char, c_int, c_int) -> Status;
+    device_memory = b"cuDeviceTotalMem_v2\0"(*mut usize, c_int) -> Status;
+    device_attribute = b"cuDeviceGetAttribute\0"(*mut c_int, c_int, c_int) -> Status;
+    context_retain = b"cuDevicePrimaryCtxRetain\0"(*mut Handle, c_int) -> Status;
+    context_set = b"cuCtxSetCurrent\0"(Handle) -> Status;
+    allocate_managed = b"cuMemAllocManaged\0"(*mut Pointer, usize, c_uint) -> Status;
+    free = b"cuMemFree_v2\0"(Pointer) -> Status;
+    copy_async = b"cuMemcpyAsync\0"(Pointer, Pointer, usize, Handle) -> Status;
+    fill_async = b"cuMemsetD8Async\0"(Pointer, u8, usize, Handle) -> Status;
+    stream_create = b"cuStreamCreate\0"(*mut Handle, c_uint) -> Status;
+    stream_synchronize = b"cuStreamSynchronize\0"(Handle) -> Status;
+    host_function = b"cuLaunchHostFunc\0"(Handle, unsafe extern "C" fn(*mut c_void), *mut c_void) -> Status;
+    event_create = b"cuEventCreate\0"(*mut Handle, c_uint) -> Status;
+    event_destroy = b"cuEventDestroy_v2\0"(Handle) -> Status;
+    event_record = b"cuEventRecord\0"(Handle, Handle) -> Status;
+    event_elapsed = b"cuEventElapsedTime\0"(*mut f32, Handle, Handle) -> Status;
+    module_load = b"cuModuleLoadData\0"(*mut Handle, *const c_void) -> Status;
+    module_unload = b"cuModuleUnload\0"(Handle) -> Status;
+    module_function = b"cuModuleGetFunction\0"(*mut Handle, Handle, *const c_char) -> Status;
+    launch = b"cuLaunchKernel\0"(Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *const *const c_void, *const *const c_void) -> Status;
+    error_name = b"cuGetErrorName\0"(Status, *mut *const c_char) -> Status;
+    error_string = b"cuGetErrorString\0"(Status, *mut *const c_char) -> Status;
 }
 
 impl Api {

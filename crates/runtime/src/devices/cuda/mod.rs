@@ -7,6 +7,7 @@ mod api;
 mod events;
 #[cfg_attr(not(unix), path = "not_kept.rs")]
 mod kept;
+mod library;
 mod nvrtc;
 
 use super::{Command, Driver};

@@ -1,5 +1,6 @@
 //! NVIDIA's run-time compiler, found at run time: CUDA C++ to code for one GPU. Needs no GPU itself.
 
+use super::library::functions;
 use crate::error::{Error, Result};
 use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -8,25 +9,18 @@ use std::sync::OnceLock;
 type Status = c_int;
 type Handle = *mut c_void;
 
-/// The compiler's functions.
-pub struct Nvrtc {
-    create: unsafe extern "C" fn(
-        *mut Handle,
-        *const c_char,
-        *const c_char,
-        c_int,
-        *const *const c_char,
-        *const *const c_char,
-    ) -> Status,
-    compile: unsafe extern "C" fn(Handle, c_int, *const *const c_char) -> Status,
-    log_size: unsafe extern "C" fn(Handle, *mut usize) -> Status,
-    log: unsafe extern "C" fn(Handle, *mut c_char) -> Status,
-    code_size: unsafe extern "C" fn(Handle, *mut usize) -> Status,
-    code: unsafe extern "C" fn(Handle, *mut c_char) -> Status,
-    destroy: unsafe extern "C" fn(*mut Handle) -> Status,
-    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status,
-    error_string: unsafe extern "C" fn(Status) -> *const c_char,
-    _library: Library,
+functions! {
+    /// The compiler's functions.
+    pub struct Nvrtc;
+    create = b"nvrtcCreateProgram\0"(*mut Handle, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char) -> Status;
+    compile = b"nvrtcCompileProgram\0"(Handle, c_int, *const *const c_char) -> Status;
+    log_size = b"nvrtcGetProgramLogSize\0"(Handle, *mut usize) -> Status;
+    log = b"nvrtcGetProgramLog\0"(Handle, *mut c_char) -> Status;
+    code_size = b"nvrtcGetCUBINSize\0"(Handle, *mut usize) -> Status;
+    code = b"nvrtcGetCUBIN\0"(Handle, *mut c_char) -> Status;
+    destroy = b"nvrtcDestroyProgram\0"(*mut Handle) -> Status;
+    version = b"nvrtcVersion\0"(*mut c_int, *mut c_int) -> Status;
+    error_string = b"nvrtcGetErrorString\0"(Status) -> *const c_char;
 }
 
 /// Where the library may be: what `OPENMPS_NVRTC` names, then the system's versions.
@@ -45,24 +39,6 @@ impl Nvrtc {
             Nvrtc::load(library).map_err(|error| error.to_string())
         });
         found.as_ref().map_err(|message| Error::Driver { device: "nvrtc", message: message.clone() })
-    }
-
-    fn load(library: Library) -> std::result::Result<Nvrtc, libloading::Error> {
-        // SAFETY: the types are those of nvrtc.h for these symbols; the library lives as long as the functions.
-        unsafe {
-            Ok(Nvrtc {
-                create: *library.get(b"nvrtcCreateProgram\0")?,
-                compile: *library.get(b"nvrtcCompileProgram\0")?,
-                log_size: *library.get(b"nvrtcGetProgramLogSize\0")?,
-                log: *library.get(b"nvrtcGetProgramLog\0")?,
-                code_size: *library.get(b"nvrtcGetCUBINSize\0")?,
-                code: *library.get(b"nvrtcGetCUBIN\0")?,
-                destroy: *library.get(b"nvrtcDestroyProgram\0")?,
-                version: *library.get(b"nvrtcVersion\0")?,
-                error_string: *library.get(b"nvrtcGetErrorString\0")?,
-                _library: library,
-            })
-        }
     }
 
     /// The compiler's version such as "13.0".
