@@ -7,11 +7,13 @@ mod memory;
 mod rows;
 mod scalars;
 mod scattered;
+mod source;
 pub(super) mod stream;
 mod tiles;
 
 use self::ahead::Ahead;
 pub(super) use self::scalars::index_operation;
+pub(super) use self::source::Source;
 use super::call::{Call, Places, Written};
 use super::operand::{Extent, Extents, Operand, Slot, Target, ViewKind};
 use super::step::Step;
@@ -167,43 +169,6 @@ fn prepare(products: &mut Vec<Piecewise>, sizes: &[Size]) {
     } else if !sizes.is_empty() {
         products.clear();
         products.extend(sizes.iter().map(|&size| Piecewise::new(size, sizes.len())));
-    }
-}
-
-/// What a step reads, resolved: the address of the first element, bytes between rows and between columns.
-#[derive(Clone, Copy)]
-pub(super) struct Source {
-    pub address: *const u8,
-    pub pitch: isize,
-    /// 0 where each row is one element repeated, else the size of an element, but for a factor of a product.
-    pub by_column: isize,
-}
-
-impl Source {
-    /// The row's address.
-    #[inline(always)]
-    unsafe fn row(&self, row: usize) -> *const u8 {
-        // SAFETY: the row lies within the tile.
-        unsafe { self.address.offset(self.pitch * row as isize) }
-    }
-
-    /// The address of one element.
-    #[inline(always)]
-    unsafe fn element(&self, row: usize, column: usize) -> *const u8 {
-        // SAFETY: the element lies within the tile.
-        unsafe { self.row(row).offset(self.by_column * column as isize) }
-    }
-
-    /// Whether each row is one element repeated.
-    #[inline(always)]
-    fn repeats(&self) -> bool {
-        self.by_column == 0
-    }
-
-    /// Whether rows follow each other without a gap, so that all can be one run.
-    #[inline(always)]
-    fn is_flat(&self, row_bytes: usize) -> bool {
-        if self.repeats() { self.pitch == 0 } else { self.pitch == row_bytes as isize }
     }
 }
 

@@ -7,7 +7,8 @@
 use super::call::Effect;
 use super::effects::{operands, writes, writes_memory};
 use super::operand::{Operand, Register, Target, plain};
-use super::step::{Pieces, ProductKind, Step, When};
+use super::product::{Pieces, ProductKind, When};
+use super::step::Step;
 use crate::native::microkernel::Terms;
 use crate::native::piecewise::Size;
 use std::collections::HashSet;

@@ -1,9 +1,48 @@
-//! Matrix products of tiles.
+//! Matrix products of tiles: how a plan says of one, and how it is done.
 
 use crate::native::byte_product::{self, Bytes};
 use crate::native::microkernel::{Channels, Terms};
 use crate::native::piecewise::{Piece, with_numbers};
 use crate::native::product::{Operand, Product};
+
+/// A product whose factors are packed on their own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pieces {
+    /// Which of the plan's.
+    pub product: usize,
+    /// Whether memory that the factors stand in holds the same numbers for the whole launch.
+    pub stay: bool,
+    pub when: When,
+}
+
+/// When a packed piece is multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    AtOnce,
+    /// When enough of them have come, or their loop has ended.
+    Later,
+}
+
+/// The element types of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProductKind {
+    /// Sums of float32. Pairs of bfloat16 are multiplied by the CPU's own instructions, to which subnormal numbers are zero.
+    Single(Terms),
+    Double,
+    /// i8 into i32.
+    Integer,
+}
+
+impl ProductKind {
+    /// Bytes of a factor's element.
+    pub fn factor_size(self) -> usize {
+        match self {
+            ProductKind::Single(terms) => terms.size(),
+            ProductKind::Double => 8,
+            ProductKind::Integer => 1,
+        }
+    }
+}
 
 /// A factor of a product.
 #[derive(Clone, Copy)]

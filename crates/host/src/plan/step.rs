@@ -3,8 +3,8 @@
 use super::call::Call;
 use super::fold::Fold;
 use super::operand::{Address, Extents, Operand, Register, Slot, Sum, Target, Width};
+use super::product::{Pieces, ProductKind};
 use super::row::Row;
-use crate::native::microkernel::Terms;
 use crate::vector::binary::BinaryFunction;
 use crate::vector::chain::ChainFunction;
 use crate::vector::fused::FusedFunction;
@@ -323,45 +323,6 @@ pub(super) enum Step {
         condition: Slot,
         bodies: [Vec<Step>; 2],
     },
-}
-
-/// A product whose factors are packed on their own.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pieces {
-    /// Which of the plan's.
-    pub product: usize,
-    /// Whether memory that the factors stand in holds the same numbers for the whole launch.
-    pub stay: bool,
-    pub when: When,
-}
-
-/// When a packed piece is multiplied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum When {
-    AtOnce,
-    /// When enough of them have come, or their loop has ended.
-    Later,
-}
-
-/// The element types of a product.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ProductKind {
-    /// Sums of float32. Pairs of bfloat16 are multiplied by the CPU's own instructions, to which subnormal numbers are zero.
-    Single(Terms),
-    Double,
-    /// i8 into i32.
-    Integer,
-}
-
-impl ProductKind {
-    /// Bytes of a factor's element.
-    pub fn factor_size(self) -> usize {
-        match self {
-            ProductKind::Single(terms) => terms.size(),
-            ProductKind::Double => 8,
-            ProductKind::Integer => 1,
-        }
-    }
 }
 
 impl Step {

@@ -3,8 +3,8 @@
 use super::{Machine, RegisterMemory, Source};
 use crate::native::piecewise::Out;
 use crate::plan::operand::{Address, Extents, Operand, Register, Sum, Target, plain};
-use crate::plan::product::{self, Factor};
-use crate::plan::step::{Pieces, ProductKind, Step, When};
+use crate::plan::product::{self, Factor, Pieces, ProductKind, When};
+use crate::plan::step::Step;
 use crate::vector::memory;
 
 /// Rows and columns of a step, all as one row where they follow each other without a gap.
