@@ -1,12 +1,10 @@
 //! Reductions and scans by the operations of a block, which are written out wherever two elements meet.
 
 use super::element::Body;
-use super::{Emitter, Result, element_size};
+use super::reduce::Combination;
+use super::{Emitter, Result};
 use crate::layout::{IndexBit, Layout, bits_of_axis, gathered};
 use openmps_tile::{Block, Instruction, Operation, Value};
-
-/// Bits of a thread's number within its simdgroup.
-const LANE_BITS: u8 = 5;
 
 impl<'k> Emitter<'k> {
     /// Writes a block's operations on these numbers; the names of what it yields.
@@ -32,7 +30,7 @@ impl<'k> Emitter<'k> {
     }
 
     /// Combines what is at `places` with `others`.
-    fn combine(&mut self, block: &'k Block, places: &[String], others: &[String]) -> Result<()> {
+    pub(super) fn combine_by_block(&mut self, block: &'k Block, places: &[String], others: &[String]) -> Result<()> {
         let values = self.inline(block, &[places, others].concat())?;
         self.names += 1;
         let number = self.names;
@@ -68,35 +66,14 @@ impl<'k> Emitter<'k> {
         let gone = bits_of_axis(&self.type_of(operands[0]).dims, axis);
         let kept: Vec<usize> = (0..layout.bits().len()).filter(|bit| !gone.contains(bit)).collect();
         let (target, registers) = layout.select(&kept).dense();
-        let names: Vec<String> = (instruction.results.iter())
-            .map(|&result| {
-                if !self.type_of(result).is_scalar() {
-                    return self.declare(result, &target);
-                }
-                let name = format!("v{}", result.0);
-                self.declare_named(&name, self.type_of(result), &target)?;
-                Ok(name)
-            })
+        let names: Vec<String> = instruction
+            .results
+            .iter()
+            .map(|&result| self.reduction_registers(result, &target))
             .collect::<Result<_>>()?;
         self.reduce_registers(instruction, &layout, gone.clone(), &target, &names, &registers)?;
-        let threads = |lanes: bool| -> Vec<u8> {
-            let of = |place: &IndexBit| if let IndexBit::Thread(bit) = place { Some(*bit) } else { None };
-            layout.bits()[gone.clone()].iter().filter_map(of).filter(|&bit| (bit < LANE_BITS) == lanes).collect()
-        };
         let places: Vec<String> = names.iter().map(|name| self.place(name, &target)).collect();
-        for lane in threads(true) {
-            self.open_registers(target.registers());
-            let mut others = Vec::new();
-            for (i, place) in places.iter().enumerate() {
-                let scalar = self.number(block.arguments[i]);
-                let (name, theirs) = (format!("other{i}"), self.shuffle_xor(scalar, place, 1 << lane));
-                self.line(format!("const {} {name} = {theirs};", self.target.dialect.register(scalar)));
-                others.push(name);
-            }
-            self.combine(block, &places, &others)?;
-            self.close();
-        }
-        self.reduce_block_groups(block, &target, &places, &threads(false))?;
+        self.reduce_threads(&Combination::Block(block), (&layout, gone), (&target, &places))?;
         for (&result, name) in instruction.results.iter().zip(names) {
             if self.type_of(result).is_scalar() {
                 self.scalars.insert(result, name);
@@ -140,58 +117,7 @@ impl<'k> Emitter<'k> {
         }
         self.close();
         self.open("else {");
-        self.combine(&instruction.blocks[0], &places, &elements)?;
-        self.close();
-        self.close();
-        Ok(())
-    }
-
-    /// Each simdgroup's part goes to threadgroup memory, and every thread combines the parts of its elements.
-    fn reduce_block_groups(
-        &mut self,
-        block: &'k Block,
-        target: &Layout,
-        places: &[String],
-        groups: &[u8],
-    ) -> Result<()> {
-        if groups.is_empty() {
-            return Ok(());
-        }
-        let parts = 1 << groups.len();
-        let of = |place: usize| {
-            let bytes = (element_size(self.type_of(block.arguments[place])) * parts) << target.bits().len();
-            bytes.next_multiple_of(16)
-        };
-        let begins: Vec<usize> = (0..=places.len()).map(|place| (0..place).map(of).sum()).collect();
-        self.take_scratch(begins[places.len()]);
-        let part = Layout::new(groups.iter().map(|&bit| IndexBit::Thread(bit)).collect());
-        let index = target.index(0, target.bits().len());
-        let free: usize = (target.free_threads(self.target.thread_bits()).iter())
-            .filter(|bit| !groups.contains(bit))
-            .map(|&bit| 1 << bit)
-            .sum();
-        let space = self.scratch_space();
-        self.open("{");
-        for i in 0..places.len() {
-            let register = self.scratch_type(self.type_of(block.arguments[i]));
-            self.line(format!("{space}{register}* parts{i} = {};", self.scratch_pointer(&register, begins[i])));
-        }
-        self.open_registers(target.registers());
-        for (i, place) in places.iter().enumerate() {
-            let write = format!("parts{i}[({index}) * {parts} + ({})] = {place};", part.index(0, groups.len()));
-            self.line(if free == 0 { write } else { format!("if ((thread_index & {free}) == 0) {write}") });
-        }
-        self.close();
-        self.scratch_written();
-        self.open_registers(target.registers());
-        for (i, place) in places.iter().enumerate() {
-            self.line(format!("{place} = parts{i}[({index}) * {parts}];"));
-        }
-        self.line("#pragma unroll");
-        self.open(format!("for (uint part = 1; part < {parts}; ++part) {{"));
-        let others: Vec<String> = (0..places.len()).map(|i| format!("parts{i}[({index}) * {parts} + part]")).collect();
-        self.combine(block, places, &others)?;
-        self.close();
+        self.combine_by_block(&instruction.blocks[0], &places, &elements)?;
         self.close();
         self.close();
         Ok(())
@@ -251,7 +177,7 @@ impl<'k> Emitter<'k> {
         self.open(format!("for (uint walked = 1; walked < {length}; ++walked) {{"));
         let at = if reverse { format!("({} - walked)", length - 1) } else { "walked".to_owned() };
         let others: Vec<String> = (0..offsets.len()).map(|i| format!("row{i}[{at} * {inner}]")).collect();
-        self.combine(block, &places, &others)?;
+        self.combine_by_block(block, &places, &others)?;
         for (i, other) in others.iter().enumerate() {
             self.line(format!("{other} = sum{i};"));
         }

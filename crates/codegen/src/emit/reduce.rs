@@ -3,7 +3,8 @@
 use super::element::Body;
 use super::{Emitter, Result, element_size};
 use crate::layout::{IndexBit, Layout, bits_of_axis, gathered};
-use openmps_tile::{Combine, Instruction, Number, Scalar};
+use openmps_tile::{Block, Combine, Instruction, Number, Scalar, Type, Value};
+use std::ops::Range;
 
 /// Bits of a thread's number within its simdgroup.
 const LANE_BITS: u8 = 5;
@@ -20,7 +21,7 @@ impl<'k> Emitter<'k> {
         let kept: Vec<usize> = (0..layout.bits().len()).filter(|bit| !gone.contains(bit)).collect();
         let (target, registers) = layout.select(&kept).dense();
 
-        let name = self.reduction_registers(instruction, &target)?;
+        let name = self.reduction_registers(result, &target)?;
         let at = |index: &str| if target.registers() == 1 { name.clone() } else { format!("{name}[{index}]") };
         let identity = self.literal(identity(combine, scalar), scalar);
         self.each_register(target.registers(), format!("{} = {identity};", at("k")));
@@ -36,21 +37,16 @@ impl<'k> Emitter<'k> {
         self.line(format!("{place} = {sum};"));
         self.close();
 
-        let threads: Vec<u8> = (layout.bits()[gone].iter())
-            .filter_map(|place| if let IndexBit::Thread(bit) = place { Some(*bit) } else { None })
-            .collect();
-        let (lanes, groups): (Vec<u8>, Vec<u8>) = threads.into_iter().partition(|&bit| bit < LANE_BITS);
-        self.reduce_lanes(&target, &at("k"), combine, scalar, &lanes)?;
-        self.reduce_simdgroups(&target, &at("k"), combine, scalar, &groups)?;
+        let how = Combination::Operation(combine, scalar);
+        self.reduce_threads(&how, (&layout, gone), (&target, &[at("k")]))?;
         if self.type_of(result).is_scalar() {
             self.scalars.insert(result, name);
         }
         Ok(())
     }
 
-    /// Declares what the result is gathered in.
-    fn reduction_registers(&mut self, instruction: &Instruction, target: &Layout) -> Result<String> {
-        let result = instruction.results[0];
+    /// Declares what a result is gathered in.
+    pub(super) fn reduction_registers(&mut self, result: Value, target: &Layout) -> Result<String> {
         if !self.type_of(result).is_scalar() {
             return self.declare(result, target);
         }
@@ -59,25 +55,46 @@ impl<'k> Emitter<'k> {
         Ok(name)
     }
 
+    /// Combines what the threads hold of a tile's dimensions that go, whose bits these are in its layout: in a simdgroup by shuffles, between simdgroups by
+    /// threadgroup memory. `places` are registers of `target`, one for each of the numbers that are combined together.
+    pub(super) fn reduce_threads(
+        &mut self,
+        how: &Combination<'k>,
+        (layout, gone): (&Layout, Range<usize>),
+        (target, places): (&Layout, &[String]),
+    ) -> Result<()> {
+        let threads = layout.bits()[gone].iter();
+        let threads = threads.filter_map(|place| if let IndexBit::Thread(bit) = place { Some(*bit) } else { None });
+        let (lanes, groups): (Vec<u8>, Vec<u8>) = threads.partition(|&bit| bit < LANE_BITS);
+        if !lanes.is_empty() {
+            self.reduce_lanes(how, (target, places), &lanes)?;
+        }
+        if !groups.is_empty() {
+            self.reduce_simdgroups(how, (target, places), &groups)?;
+        }
+        Ok(())
+    }
+
     fn reduce_lanes(
         &mut self,
-        target: &Layout,
-        place: &str,
-        combine: Combine,
-        scalar: Scalar,
+        how: &Combination<'k>,
+        (target, places): (&Layout, &[String]),
         lanes: &[u8],
     ) -> Result<()> {
-        if lanes.is_empty() {
-            return Ok(());
-        }
         self.open_registers(target.registers());
         for &lane in lanes {
-            // A statement of its own: every thread has to take part, whatever the combination asks first.
-            let (other, register) = (format!("other{}", 1 << lane), self.target.dialect.register(scalar));
-            let theirs = self.shuffle_xor(scalar, place, 1 << lane);
-            self.line(format!("const {register} {other} = {theirs};"));
-            let sum = self.binary(combine.operation(), scalar, place, &other)?;
-            self.line(format!("{place} = {sum};"));
+            // What a block computes has the same names each time.
+            self.open("{");
+            let mut others = Vec::new();
+            for (i, place) in places.iter().enumerate() {
+                // A statement of its own: every thread has to take part, whatever the combination asks first.
+                let (scalar, other) = (how.scalar(self, i), format!("other{i}"));
+                let theirs = self.shuffle_xor(scalar, place, 1 << lane);
+                self.line(format!("const {} {other} = {theirs};", self.target.dialect.register(scalar)));
+                others.push(other);
+            }
+            self.combine(how, places, &others)?;
+            self.close();
         }
         self.close();
         Ok(())
@@ -86,47 +103,78 @@ impl<'k> Emitter<'k> {
     /// Each simdgroup's part goes to threadgroup memory, and every thread combines the parts of its elements.
     fn reduce_simdgroups(
         &mut self,
-        target: &Layout,
-        place: &str,
-        combine: Combine,
-        scalar: Scalar,
+        how: &Combination<'k>,
+        (target, places): (&Layout, &[String]),
         groups: &[u8],
     ) -> Result<()> {
-        if groups.is_empty() {
-            return Ok(());
-        }
-        let parts = 1 << groups.len();
-        let elements = 1 << target.bits().len();
-        let register = self.target.dialect.register(scalar);
-        self.take_scratch(elements * parts * element_size(&openmps_tile::Type::scalar(scalar)));
-        let memory = self.scratch_pointer(register, 0);
-        let space = self.scratch_space();
-        let part: Layout = Layout::new(groups.iter().map(|&bit| IndexBit::Thread(bit)).collect());
+        let (parts, elements) = (1 << groups.len(), 1_usize << target.bits().len());
+        let types: Vec<Type> = (0..places.len()).map(|i| Type::scalar(how.scalar(self, i))).collect();
+        let bytes = |of: &Type| (element_size(of) * parts * elements).next_multiple_of(16);
+        let begins: Vec<usize> = (0..=types.len()).map(|i| types[..i].iter().map(bytes).sum()).collect();
+        self.take_scratch(begins[types.len()]);
+        let part = Layout::new(groups.iter().map(|&bit| IndexBit::Thread(bit)).collect());
         let index = target.index(0, target.bits().len());
         // One thread of those that hold the same sums writes them: its free bits outside of the parts' are zero.
         let free: usize = (target.free_threads(self.target.thread_bits()).iter())
             .filter(|bit| !groups.contains(bit))
             .map(|&bit| 1 << bit)
             .sum();
+        let space = self.scratch_space();
         self.open("{");
-        self.line(format!("{space}{register}* parts = {memory};"));
+        for (i, ty) in types.iter().enumerate() {
+            let register = self.scratch_type(ty);
+            self.line(format!("{space}{register}* parts{i} = {};", self.scratch_pointer(&register, begins[i])));
+        }
         self.open_registers(target.registers());
-        // Neighbours of a part lie beside each other, in different banks.
-        let write = format!("parts[({}) * {elements} + ({index})] = {place};", part.index(0, groups.len()));
-        self.line(if free == 0 { write } else { format!("if ((thread_index & {free}) == 0) {write}") });
+        for (i, place) in places.iter().enumerate() {
+            // Neighbours of a part lie beside each other, in different banks.
+            let write = format!("parts{i}[({}) * {elements} + ({index})] = {place};", part.index(0, groups.len()));
+            self.line(if free == 0 { write } else { format!("if ((thread_index & {free}) == 0) {write}") });
+        }
         self.close();
         self.scratch_written();
         self.open_registers(target.registers());
-        self.line(format!("{space}const {register}* own = parts + ({index});"));
-        self.line(format!("{place} = own[0];"));
+        for (i, place) in places.iter().enumerate() {
+            self.line(format!("{place} = parts{i}[{index}];"));
+        }
         self.line("#pragma unroll");
         self.open(format!("for (uint part = 1; part < {parts}; ++part) {{"));
-        let sum = self.binary(combine.operation(), scalar, place, &format!("own[part * {elements}]"))?;
-        self.line(format!("{place} = {sum};"));
+        let other = |i: usize| format!("parts{i}[part * {elements} + ({index})]");
+        self.combine(how, places, &(0..places.len()).map(other).collect::<Vec<_>>())?;
         self.close();
         self.close();
         self.close();
         Ok(())
+    }
+
+    /// Combines what is at `places` with `others`.
+    pub(super) fn combine(&mut self, how: &Combination<'k>, places: &[String], others: &[String]) -> Result<()> {
+        match *how {
+            Combination::Operation(combine, scalar) => {
+                for (place, other) in places.iter().zip(others) {
+                    let both = self.binary(combine.operation(), scalar, place, other)?;
+                    self.line(format!("{place} = {both};"));
+                }
+                Ok(())
+            }
+            Combination::Block(block) => self.combine_by_block(block, places, others),
+        }
+    }
+}
+
+/// How elements are combined.
+pub(super) enum Combination<'k> {
+    Operation(Combine, Scalar),
+    Block(&'k Block),
+}
+
+impl Combination<'_> {
+    /// The type of one of the numbers that are combined together.
+    fn scalar(&self, emitter: &Emitter<'_>, i: usize) -> Scalar {
+        match self {
+            Combination::Operation(_, scalar) => *scalar,
+            Combination::Block(block) => emitter.number(block.arguments[i]),
+        }
     }
 }
 
