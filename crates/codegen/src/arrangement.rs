@@ -58,6 +58,11 @@ fn chains_products(block: &Block) -> bool {
     })
 }
 
+/// Whether a kernel multiplies matrices.
+pub fn has_products(kernel: &Kernel) -> bool {
+    Product::largest(kernel).is_some()
+}
+
 /// How many threads suit a kernel.
 pub fn threads_for(kernel: &Kernel) -> usize {
     let largest = kernel.types.iter().map(Type::len).max().unwrap_or(1);

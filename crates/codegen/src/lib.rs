@@ -20,7 +20,7 @@ mod names;
 mod prefetch;
 mod target;
 
-pub use arrangement::threads_for;
+pub use arrangement::{has_products, threads_for};
 pub use coherence::passes_memory;
 pub use dialect::Dialect;
 pub use error::CodegenError;

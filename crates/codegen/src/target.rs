@@ -29,6 +29,9 @@ pub struct Target {
     pub matrix_unit: MatrixUnit,
     /// Iterations of a loop of products whose factors are in flight at once: 1 loads them when they are needed, 2 one iteration ahead.
     pub stages: usize,
+    /// Threadgroups for which one of NVIDIA's multiprocessors is to have room, so that one computes while another waits: the compiler spares registers for
+    /// them. 1 leaves it free.
+    pub residents: usize,
     /// What must not be exceeded.
     pub limits: Limits,
 }
@@ -53,7 +56,7 @@ impl Target {
     pub fn metal(threads: usize) -> Target {
         let limits =
             Limits { threads: 1024, threadgroup_memory: 32 << 10, buffers: 31, numbers: 4 << 10, registers: 1024 };
-        Target { dialect: Dialect::Metal, threads, matrix_unit: MatrixUnit::Simdgroup, stages: 1, limits }
+        Target { dialect: Dialect::Metal, threads, matrix_unit: MatrixUnit::Simdgroup, stages: 1, residents: 1, limits }
     }
 
     /// Those that multiply half types by tensor operations, where the system has them too: MSL 4.0.
@@ -65,7 +68,7 @@ impl Target {
     pub fn cuda(threads: usize) -> Target {
         let limits =
             Limits { threads: 1024, threadgroup_memory: 48 << 10, buffers: 512, numbers: 4 << 10, registers: 1024 };
-        Target { dialect: Dialect::Cuda, threads, matrix_unit: MatrixUnit::Warp, stages: 2, limits }
+        Target { dialect: Dialect::Cuda, threads, matrix_unit: MatrixUnit::Warp, stages: 2, residents: 1, limits }
     }
 
     /// Those of a major compute capability: 9 has units of its own.

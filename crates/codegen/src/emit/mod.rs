@@ -62,8 +62,6 @@ struct Emitter<'k> {
     group: Group<'k>,
     /// Where the loops around this place put what their blocks yield, the innermost last.
     carried: Vec<Vec<control::Carried>>,
-    /// Registers of a thread that the largest product on matrix units keeps: sums, and factors in flight.
-    product_registers: usize,
     /// Bytes of threadgroup memory.
     scratch: usize,
     /// Whether a thread may still be reading it.
@@ -101,7 +99,6 @@ impl<'k> Emitter<'k> {
             arrays: Vec::new(),
             group: Group::default(),
             carried: Vec::new(),
-            product_registers: 0,
             scratch: 0,
             scratch_in_use: false,
             scratch_taken: 0,

@@ -7,11 +7,6 @@ use crate::{Parameter, Source, names};
 use openmps_tile::{Element, Scalar, Type};
 use std::fmt::Write;
 
-/// Registers of 32 bits of an NVIDIA multiprocessor.
-const MULTIPROCESSOR_REGISTERS: usize = 64 << 10;
-/// Registers of a thread that addresses, blocks of factors and counters take, about.
-const INDEX_REGISTERS: usize = 32;
-
 /// The index, offset or size of each parameter, and the bytes of all numbers.
 fn places(types: &[&Type]) -> (Vec<Parameter>, usize) {
     let (mut buffers, mut end) = (0, 0_usize);
@@ -129,10 +124,10 @@ impl Emitter<'_> {
             Element::Scalar(scalar) => format!("{} {name}", dialect.storage(scalar)),
         };
         let list: Vec<String> = self.parameters.iter().zip(types).map(parameter).collect();
-        let threads = self.target.threads;
-        // Two threadgroups of a product run on one multiprocessor where its registers allow: one computes while the other waits.
-        let two_fit = self.product_registers + INDEX_REGISTERS <= MULTIPROCESSOR_REGISTERS / threads / 2;
-        let bounds = if self.product_registers > 0 && two_fit { format!("{threads}, 2") } else { threads.to_string() };
+        let bounds = match (self.target.threads, self.target.residents) {
+            (threads, 1) => threads.to_string(),
+            (threads, residents) => format!("{threads}, {residents}"),
+        };
         let _ =
             writeln!(text, "extern \"C\" __global__ void __launch_bounds__({bounds}) {entry}({}) {{", list.join(", "));
         text.push_str("  const uint thread_index = threadIdx.x;\n");

@@ -11,7 +11,7 @@ use crate::emit::{Emitter, Result};
 use crate::layout::{IndexBit, Layout, bits_of};
 use crate::mma::MmaShape;
 use crate::target::MatrixUnit;
-use openmps_tile::{Scalar, Value};
+use openmps_tile::{Cast, Operation, Scalar, Value};
 
 /// One dimension of the blocks that a simdgroup has: where its first block begins, and the bits of its registers.
 pub(super) struct Blocks {
@@ -83,6 +83,7 @@ impl Emitter<'_> {
 
     /// The left factor's registers as the units take them: `left_elements`, two halves in a word for NVIDIA's.
     pub(super) fn left_elements(&mut self, x: Value, own: &Layout, factor: Scalar) -> Result<()> {
+        let x = self.before_rounding(x, own, factor);
         let (dialect, is_raw) = (self.target.dialect, self.raw.contains(&x));
         if dialect == Dialect::Metal {
             self.line(format!("{} left_elements[{}];", dialect.storage(factor), own.registers()));
@@ -112,6 +113,16 @@ impl Emitter<'_> {
         }
         self.close();
         Ok(())
+    }
+
+    /// What a factor is the rounded form of, where that is in registers, too: it is rounded as it is taken, once instead of twice.
+    fn before_rounding(&self, x: Value, own: &Layout, factor: Scalar) -> Value {
+        let cast = self.forms.definition(x).filter(|of| of.operation == Operation::Cast(Cast::Float));
+        let wide = cast.map(|of| of.operands[0]).filter(|&wide| {
+            let is_float32 = self.number(wide) == Scalar::F32 && self.number(x) == factor;
+            is_float32 && factor.size() == 2 && self.array(wide, own).is_some()
+        });
+        wide.unwrap_or(x)
     }
 
     fn simdgroup_step(

@@ -19,7 +19,7 @@ impl<'k> Emitter<'k> {
     /// `x * y + sum` of tiles.
     pub(super) fn dot(&mut self, instruction: &'k Instruction) -> Result<()> {
         self.flush()?;
-        let [x, y, sum] = instruction.operands[..] else { return Err(self.unsupported(Operation::Dot.name())) };
+        let [x, _, sum] = instruction.operands[..] else { return Err(self.unsupported(Operation::Dot.name())) };
         let (result, factor) = (instruction.results[0], self.number(x));
         if !(factor.is_float() || factor == Scalar::I8) {
             return Err(self.unsupported(format!("tt.dot of {}", self.type_of(x))));
@@ -31,11 +31,6 @@ impl<'k> Emitter<'k> {
             return self.dot_by_tensors(instruction, &layout, &staged);
         }
         self.bring(sum, &layout)?;
-        if mma.is_some() {
-            let factors = self.factor_words(x) + self.factor_words(y);
-            let registers = layout.registers() + self.target.stages * factors;
-            self.product_registers = self.product_registers.max(registers);
-        }
         self.bring_factors(instruction)?;
         let name = self.declare(result, &layout)?;
         self.copy(&name, sum, &layout)?;
@@ -107,12 +102,6 @@ impl<'k> Emitter<'k> {
         // All units read the right factor in either order.
         let right_inner = if mma.is_some() { self.inner_axis(y) } else { 1 };
         Way { mma, left: own.map_or(Left::Memory, Left::Registers), left_inner, right_inner }
-    }
-
-    /// Registers of 32 bits that a thread's part of a factor takes.
-    fn factor_words(&self, value: Value) -> usize {
-        let registers = self.forms.natural(value).0.dense().0.registers();
-        if self.raw.contains(&value) { registers.div_ceil(2) } else { registers }
     }
 
     /// As much of the depth as fits into threadgroup memory at a time.

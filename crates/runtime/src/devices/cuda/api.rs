@@ -38,6 +38,8 @@ functions! {
     module_load = b"cuModuleLoadData\0"(*mut Handle, *const c_void) -> Status;
     module_unload = b"cuModuleUnload\0"(Handle) -> Status;
     module_function = b"cuModuleGetFunction\0"(*mut Handle, Handle, *const c_char) -> Status;
+    function_attribute = b"cuFuncGetAttribute\0"(*mut c_int, c_int, Handle) -> Status;
+    residents = b"cuOccupancyMaxActiveBlocksPerMultiprocessor\0"(*mut c_int, Handle, c_int, usize) -> Status;
     launch = b"cuLaunchKernel\0"(Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *const *const c_void, *const *const c_void) -> Status;
     error_name = b"cuGetErrorName\0"(Status, *mut *const c_char) -> Status;
     error_string = b"cuGetErrorString\0"(Status, *mut *const c_char) -> Status;

@@ -5,6 +5,7 @@
 
 mod api;
 mod events;
+mod fit;
 #[cfg_attr(not(unix), path = "not_kept.rs")]
 mod kept;
 mod library;
@@ -19,7 +20,7 @@ use crate::pipeline::{CompiledFor, Pipeline};
 use crate::properties::{Backend, DeviceProperties};
 use crate::stage;
 use api::{Api, Handle, Pointer};
-use openmps_codegen::{Source, Target, compile};
+use openmps_codegen::{Source, Target, compile, has_products};
 use std::any::Any;
 use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -182,33 +183,31 @@ impl Gpu {
     fn compile(self: &Arc<Self>, pipeline: &Pipeline) -> Result<Compiled> {
         let major = nvrtc::Nvrtc::get()?.capability(self.capability).0;
         let target = pipeline.target(|threads| Target::cuda_of_capability(threads, major));
-        let threads = target.threads;
+        let (name, has_choices) = (pipeline.name(), has_products(pipeline.verified().kernel()));
         let generate = || compile(pipeline.verified(), &target).map_err(Error::Codegen);
-        let source = stage::timed("generate", pipeline.name(), generate)?;
-        let [module, function] = self.code(pipeline.name(), &source)?;
-        Ok(Compiled { gpu: self.clone(), module, function, threads: threads as u32 })
-    }
-
-    /// A text's module and kernel: as an earlier process has kept it, or compiled and kept.
-    fn code(&self, name: &str, source: &Source) -> Result<[usize; 2]> {
-        let compiler = nvrtc::Nvrtc::get()?;
+        let source = stage::timed("generate", name, generate)?;
+        let (compiler, how) = (nvrtc::Nvrtc::get()?, if has_choices { "best of several" } else { "as it is" });
         let options = compiler.options(self.capability).join(" ");
-        let place = kept::Place::of(&[env!("CARGO_PKG_VERSION"), &compiler.version(), &options, &source.text]);
+        let place = kept::Place::of(&[env!("CARGO_PKG_VERSION"), &compiler.version(), &options, how, &source.text]);
         if let Some(code) = place.as_ref().and_then(|place| place.read()) {
-            match self.load(&code, &source.entry) {
+            match self.load(&code, &source) {
                 Ok(loaded) => return Ok(loaded),
                 Err(error) => tracing::debug!("{name}: a kept kernel is compiled anew: {error}"),
             }
         }
-        let code = compiler.compile(name, &source.text, self.capability)?;
-        let loaded = self.load(&code, &source.entry)?;
+        let (compiled, code) = if has_choices {
+            fit::best(self, pipeline, (&target, source))?
+        } else {
+            let code = compiler.compile(name, &source.text, self.capability)?;
+            (self.load(&code, &source)?, code)
+        };
         place.inspect(|place| place.keep(&code));
-        Ok(loaded)
+        Ok(compiled)
     }
 
-    /// The module that a whole image is, and its kernel.
-    fn load(&self, code: &[u8], entry: &str) -> Result<[usize; 2]> {
-        let entry = CString::new(entry).unwrap_or_default();
+    /// The kernel of a whole image that was made from this text.
+    fn load(self: &Arc<Self>, code: &[u8], source: &Source) -> Result<Compiled> {
+        let entry = CString::new(source.entry.as_str()).unwrap_or_default();
         self.enter()?;
         let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: handles are written to live places; the image is a whole one of NVIDIA's compiler: just made, or held to its digest.
@@ -217,7 +216,8 @@ impl Gpu {
             let status = (self.api.module_function)(&mut function, module, entry.as_ptr());
             self.api.check("cuModuleGetFunction", status).inspect_err(|_| _ = (self.api.module_unload)(module))?;
         }
-        Ok([module as usize, function as usize])
+        let (module, function, threads) = (module as usize, function as usize, source.threads as u32);
+        Ok(Compiled { gpu: self.clone(), module, function, threads })
     }
 
     fn failed(&self, message: String) -> Error {
