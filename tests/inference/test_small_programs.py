@@ -43,6 +43,18 @@ def image(*shape):
     return np.random.default_rng(0).standard_normal(shape).astype("float32")
 
 
+VOLUME = image(2, 2, 6, 7, 5)
+
+
+def volume_filter():
+    return paddle.create_parameter([2, 3, 3, 2, 3], "float32")
+
+
+def volumes(layer, **attributes):
+    """A layer over volumes of two channels."""
+    return lambda x: getattr(paddle.nn, layer)(2, 4, 3, **attributes)(x)
+
+
 #: A program, its inputs, whose first dimension stays open, and the forms in which it can be saved.
 PROGRAMS = {
     "inputs in order": (lambda a, b: a - 2 * b, [ROWS, ROWS[::-1].copy()], "new legacy"),
@@ -63,6 +75,17 @@ PROGRAMS = {
     "fewer dimensions first": (subtract_along(1), [image(3), image(2, 3, 4)], "legacy"),
     "states of an LSTM": (states("LSTM"), [image(2, 5, 3)], "new legacy"),
     "the state of a GRU": (states("GRU"), [image(2, 5, 3)], "new legacy"),
+    "volumes convolved": (volumes("Conv3D", stride=(2, 1, 2), padding=(1, 0, 2), dilation=(1, 2, 1)), [VOLUME], "new legacy"),
+    "volumes convolved in groups": (volumes("Conv3D", groups=2, padding=[0, 1, 1, 0, 2, 1]), [VOLUME], "new legacy"),
+    "volumes padded alike": (volumes("Conv3D", stride=2, padding="SAME"), [VOLUME], "new legacy"),
+    "volumes, channels last": (volumes("Conv3D", padding="VALID", data_format="NDHWC"), [image(2, 6, 7, 5, 2)], "new legacy"),
+    "volumes spread": (volumes("Conv3DTranspose", stride=(2, 1, 3), padding=1, output_padding=(1, 0, 2)), [VOLUME], "new legacy"),
+    "volumes spread to a size": (lambda x: F.conv3d_transpose(x, volume_filter(), stride=2, output_size=[13, 15, 11]), [VOLUME], "new legacy"),
+    "largest of volumes": (lambda x: F.max_pool3d(x, (2, 3, 2), stride=(2, 2, 1), padding=(1, 1, 0), ceil_mode=True), [VOLUME], "new legacy"),
+    "means of volumes": (lambda x: F.avg_pool3d(x, 3, stride=2, padding=1, exclusive=False), [VOLUME], "new legacy"),
+    "means inside of volumes": (lambda x: F.avg_pool3d(x, (2, 3, 1), padding="SAME"), [VOLUME], "new legacy"),
+    "volumes to a size": (lambda x: F.adaptive_avg_pool3d(x, (4, 3, 1)), [VOLUME], "new legacy"),
+    "largest of volumes to a size": (lambda x: F.adaptive_max_pool3d(x, (1, 5, 2)), [VOLUME], "new legacy"),
     "a number that is set": (lambda x: static.setitem(x * 1.0, 0, 2.5), [ROWS], "new"),
 }
 

@@ -29,12 +29,12 @@ pub(super) const TABLE: Table = &[
     ("pad3d", pad3d),
 ];
 
-fn layout(operation: &Operation) -> Result<ImageLayout> {
+pub(super) fn layout(operation: &Operation) -> Result<ImageLayout> {
     let name = operation.text("data_format", "NCHW")?;
     Ok(if name.ends_with('C') { ImageLayout::Nhwc } else { ImageLayout::Nchw })
 }
 
-fn sizes(operation: &Operation, name: &str) -> Result<Option<Vec<usize>>> {
+pub(super) fn sizes(operation: &Operation, name: &str) -> Result<Option<Vec<usize>>> {
     operation.integers(name)?.map(|numbers| sizes_of(operation, numbers)).transpose()
 }
 
@@ -48,7 +48,7 @@ fn pair(operation: &Operation, name: &str) -> Result<[usize; 2]> {
     }
 }
 
-fn padding_algorithm(operation: &Operation) -> Result<PaddingAlgorithm> {
+pub(super) fn padding_algorithm(operation: &Operation) -> Result<PaddingAlgorithm> {
     Ok(match operation.text("padding_algorithm", "EXPLICIT")? {
         "SAME" => PaddingAlgorithm::Same,
         "VALID" => PaddingAlgorithm::Valid,

@@ -17,6 +17,7 @@ mod product;
 mod recurrent;
 mod reduction;
 mod value;
+mod volume;
 
 pub(crate) use value::{Held, Value, read};
 
@@ -51,6 +52,7 @@ static PADDLE: LazyLock<HashMap<&'static str, Lower>> = LazyLock::new(|| {
         product::TABLE,
         recurrent::TABLE,
         reduction::TABLE,
+        volume::TABLE,
     ];
     // Functions of their own come last: they take the place of a formula of that name.
     arithmetic::by_name().chain(families.into_iter().flatten().copied()).collect()

@@ -25,7 +25,7 @@ mod rotary;
 mod sequence;
 mod signal;
 mod unique;
-mod window;
+pub(super) mod window;
 
 use super::{Lowering, Table, Value, axis_of, wrong};
 use crate::error::Result;
@@ -89,7 +89,7 @@ impl Lowering<'_> {
     }
 
     /// The next term of a sum that began with nothing.
-    fn added(&mut self, sum: Option<Value>, term: Value) -> Result<Value> {
+    pub(super) fn added(&mut self, sum: Option<Value>, term: Value) -> Result<Value> {
         match sum {
             Some(sum) => self.binary(Binary::Add, &sum, &term),
             None => Ok(term),

@@ -10,7 +10,7 @@ use std::slice::from_ref;
 
 /// One spatial dimension of a window that moves over an image.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Axis {
+pub(in crate::lower) struct Axis {
     pub size: usize,
     pub kernel: usize,
     pub stride: usize,
@@ -21,21 +21,21 @@ pub(super) struct Axis {
 
 impl Axis {
     /// Elements from the first to behind the last one that a window covers.
-    pub(super) fn reach(&self) -> usize {
+    pub(in crate::lower) fn reach(&self) -> usize {
         self.dilation.saturating_mul(self.kernel.saturating_sub(1)).saturating_add(1)
     }
 
-    pub(super) fn padded_size(&self) -> usize {
+    pub(in crate::lower) fn padded_size(&self) -> usize {
         self.padding.iter().fold(self.size, |size, &more| size.saturating_add(more))
     }
 
     /// Whole windows.
-    pub(super) fn windows(&self) -> usize {
+    pub(in crate::lower) fn windows(&self) -> usize {
         self.padded_size().checked_sub(self.reach()).map_or(0, |rest| rest / self.stride + 1)
     }
 
     /// Windows of a pooling; with `ceil` a last one that is partly outside counts, unless it begins behind the image.
-    pub(super) fn outputs(&self, ceil: bool) -> usize {
+    pub(in crate::lower) fn outputs(&self, ceil: bool) -> usize {
         let rest = self.padded_size().checked_sub(self.reach());
         match rest {
             Some(rest) if ceil => {
@@ -47,14 +47,14 @@ impl Axis {
     }
 
     /// Elements of the image that a window takes.
-    pub(super) fn inside(&self, output: usize) -> usize {
+    pub(in crate::lower) fn inside(&self, output: usize) -> usize {
         let own = |tap: usize| (output * self.stride + tap * self.dilation).checked_sub(self.padding[0]);
         (0..self.kernel).filter(|&tap| own(tap).is_some_and(|at| at < self.size)).count()
     }
 }
 
 /// The spatial dimensions of an operation's windows: strides, dilations and paddings, given or to be computed.
-pub(super) fn axes(operation: &Operation, sizes: &[usize], kernel: &[usize]) -> Result<Vec<Axis>> {
+pub(in crate::lower) fn axes(operation: &Operation, sizes: &[usize], kernel: &[usize]) -> Result<Vec<Axis>> {
     let rank = sizes.len();
     let listed = |name: &str, default: usize, count: usize| -> Result<Vec<usize>> {
         let numbers = operation.integers(name)?.filter(|numbers| !numbers.is_empty());
@@ -87,13 +87,13 @@ pub(super) fn axes(operation: &Operation, sizes: &[usize], kernel: &[usize]) -> 
 }
 
 /// A number in two parts, of which the second or the first has the odd one.
-pub(super) fn halves(whole: usize, upper: bool) -> [usize; 2] {
+pub(in crate::lower) fn halves(whole: usize, upper: bool) -> [usize; 2] {
     let less = whole / 2;
     if upper { [less, whole - less] } else { [whole - less, less] }
 }
 
 /// Batch, channels, and at least one more dimension.
-pub(super) fn spatial<'s>(operation: &Operation, shape: &'s [usize]) -> Result<&'s [usize]> {
+pub(in crate::lower) fn spatial<'s>(operation: &Operation, shape: &'s [usize]) -> Result<&'s [usize]> {
     match shape {
         [_, _, rest @ ..] if !rest.is_empty() => Ok(rest),
         _ => Err(wrong(operation, format!("an image of shape {shape:?}"))),
@@ -101,7 +101,7 @@ pub(super) fn spatial<'s>(operation: &Operation, shape: &'s [usize]) -> Result<&
 }
 
 /// Numbers of height and width: of a line, the height's are those of one row.
-pub(super) fn pair<T: Copy>(axes: &[Axis], of: impl Fn(&Axis) -> T, row: T) -> [T; 2] {
+pub(in crate::lower) fn pair<T: Copy>(axes: &[Axis], of: impl Fn(&Axis) -> T, row: T) -> [T; 2] {
     match axes {
         [.., height, width] => [of(height), of(width)],
         [width] => [row, of(width)],
@@ -109,14 +109,14 @@ pub(super) fn pair<T: Copy>(axes: &[Axis], of: impl Fn(&Axis) -> T, row: T) -> [
     }
 }
 
-pub(super) fn paddings(axes: &[Axis]) -> Vec<usize> {
+pub(in crate::lower) fn paddings(axes: &[Axis]) -> Vec<usize> {
     let [[top, bottom], [left, right]] = pair(axes, |axis| axis.padding, [0, 0]);
     vec![top, bottom, left, right]
 }
 
 impl Lowering<'_> {
     /// A line as an image of one row; an image stays.
-    pub(super) fn as_image(&mut self, x: &Value) -> Result<Value> {
+    pub(in crate::lower) fn as_image(&mut self, x: &Value) -> Result<Value> {
         let mut shape = self.shape(x)?;
         if shape.len() == 3 {
             shape.insert(2, 1);
@@ -125,26 +125,33 @@ impl Lowering<'_> {
     }
 
     /// An image of one row as a line, where a line was given.
-    pub(super) fn like_given(&mut self, y: Value, rank: usize) -> Result<Value> {
+    pub(in crate::lower) fn like_given(&mut self, y: Value, rank: usize) -> Result<Value> {
         if rank == 3 { self.without(&y, &[2]) } else { Ok(y) }
     }
 
     /// A bias for each channel.
-    pub(super) fn with_bias(&mut self, operation: &Operation, y: Value) -> Result<Vec<Value>> {
+    pub(in crate::lower) fn with_bias(&mut self, operation: &Operation, y: Value) -> Result<Vec<Value>> {
         let Some(bias) = self.optional(operation, 2)? else { return Ok(vec![y]) };
         let bias = self.spread_along(&bias, &y, 1)?;
         Ok(vec![self.binary(Binary::Add, &y, &bias)?])
     }
 
     /// Every `stride`-th slice along an axis, `count` of them.
-    pub(super) fn every(&mut self, x: &Value, axis: usize, start: usize, stride: usize, count: usize) -> Result<Value> {
+    pub(in crate::lower) fn every(
+        &mut self,
+        x: &Value,
+        axis: usize,
+        start: usize,
+        stride: usize,
+        count: usize,
+    ) -> Result<Value> {
         let end = (start + stride * count.saturating_sub(1) + usize::from(count > 0)) as i64;
         let range = Range { axis: axis as i64, start: start as i64, end, step: stride as i64 };
         self.one(Slice { ranges: vec![range] }, from_ref(x))
     }
 
     /// More elements of one value along an axis.
-    pub(super) fn padded(
+    pub(in crate::lower) fn padded(
         &mut self,
         x: &Value,
         axis: usize,
