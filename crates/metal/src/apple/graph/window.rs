@@ -7,21 +7,28 @@ use objc2_metal_performance_shaders_graph::{
     MPSGraphPooling2DOpDescriptor, MPSGraphTensorNamedDataLayout,
 };
 
+/// Tells a descriptor how a window moves. The three kinds have these methods in common, and no class.
+macro_rules! slide {
+    ($descriptor:ident, $window:ident) => {{
+        let ([stride_y, stride_x], [dilation_y, dilation_x]) = ($window.strides, $window.dilations);
+        let ([top, left], [bottom, right]) = ($window.before, $window.after);
+        $descriptor.setStrideInX(stride_x);
+        $descriptor.setStrideInY(stride_y);
+        $descriptor.setDilationRateInX(dilation_x);
+        $descriptor.setDilationRateInY(dilation_y);
+        $descriptor.setPaddingStyle(MPSGraphPaddingStyle::Explicit);
+        $descriptor.setExplicitPaddingWithPaddingLeft_paddingRight_paddingTop_paddingBottom(left, right, top, bottom);
+        $descriptor.setDataLayout(MPSGraphTensorNamedDataLayout::NCHW);
+    }};
+}
+
 /// A convolution's, with weights OIHW.
 pub fn convolution(window: &Window, groups: usize) -> Retained<MPSGraphConvolution2DOpDescriptor> {
     // SAFETY: plain numbers, checked by the graph's builder.
     unsafe {
         let descriptor = MPSGraphConvolution2DOpDescriptor::new();
-        let ([stride_y, stride_x], [dilation_y, dilation_x]) = (window.strides, window.dilations);
-        descriptor.setStrideInX(stride_x);
-        descriptor.setStrideInY(stride_y);
-        descriptor.setDilationRateInX(dilation_x);
-        descriptor.setDilationRateInY(dilation_y);
+        slide!(descriptor, window);
         descriptor.setGroups(groups);
-        descriptor.setPaddingStyle(MPSGraphPaddingStyle::Explicit);
-        let ([top, left], [bottom, right]) = (window.before, window.after);
-        descriptor.setExplicitPaddingWithPaddingLeft_paddingRight_paddingTop_paddingBottom(left, right, top, bottom);
-        descriptor.setDataLayout(MPSGraphTensorNamedDataLayout::NCHW);
         descriptor.setWeightsLayout(MPSGraphTensorNamedDataLayout::OIHW);
         descriptor
     }
@@ -32,15 +39,7 @@ pub fn depthwise(window: &Window) -> Retained<MPSGraphDepthwiseConvolution2DOpDe
     // SAFETY: plain numbers, checked by the graph's builder.
     unsafe {
         let descriptor = MPSGraphDepthwiseConvolution2DOpDescriptor::new();
-        let ([stride_y, stride_x], [dilation_y, dilation_x]) = (window.strides, window.dilations);
-        descriptor.setStrideInX(stride_x);
-        descriptor.setStrideInY(stride_y);
-        descriptor.setDilationRateInX(dilation_x);
-        descriptor.setDilationRateInY(dilation_y);
-        descriptor.setPaddingStyle(MPSGraphPaddingStyle::Explicit);
-        let ([top, left], [bottom, right]) = (window.before, window.after);
-        descriptor.setExplicitPaddingWithPaddingLeft_paddingRight_paddingTop_paddingBottom(left, right, top, bottom);
-        descriptor.setDataLayout(MPSGraphTensorNamedDataLayout::NCHW);
+        slide!(descriptor, window);
         descriptor.setWeightsLayout(MPSGraphTensorNamedDataLayout::OIHW);
         descriptor
     }
@@ -51,18 +50,10 @@ pub fn pooling(window: &Window, ceil: bool, padding_counts: bool) -> Retained<MP
     // SAFETY: plain numbers, checked by the graph's builder.
     unsafe {
         let descriptor = MPSGraphPooling2DOpDescriptor::new();
-        let ([height, width], [stride_y, stride_x], [dilation_y, dilation_x]) =
-            (window.size, window.strides, window.dilations);
+        let [height, width] = window.size;
         descriptor.setKernelHeight(height);
         descriptor.setKernelWidth(width);
-        descriptor.setStrideInX(stride_x);
-        descriptor.setStrideInY(stride_y);
-        descriptor.setDilationRateInX(dilation_x);
-        descriptor.setDilationRateInY(dilation_y);
-        descriptor.setPaddingStyle(MPSGraphPaddingStyle::Explicit);
-        let ([top, left], [bottom, right]) = (window.before, window.after);
-        descriptor.setExplicitPaddingWithPaddingLeft_paddingRight_paddingTop_paddingBottom(left, right, top, bottom);
-        descriptor.setDataLayout(MPSGraphTensorNamedDataLayout::NCHW);
+        slide!(descriptor, window);
         descriptor.setCeilMode(ceil);
         descriptor.setIncludeZeroPadToAverage(padding_counts);
         descriptor
