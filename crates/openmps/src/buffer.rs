@@ -42,7 +42,7 @@ impl WeakBuffer {
 
 /// What a new buffer holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Contents {
+pub(crate) enum Contents {
     Zeros,
     /// What is there: all of it is written before anybody reads.
     Whatever,
@@ -70,7 +70,7 @@ impl Buffer {
         Buffer::holding(Contents::Zeros, device, length)
     }
 
-    fn holding(contents: Contents, device: &Device, length: usize) -> Result<Buffer> {
+    pub(crate) fn holding(contents: Contents, device: &Device, length: usize) -> Result<Buffer> {
         let memory = device.runtime().allocate(length)?;
         let queue = device.runtime().queue();
         if contents == Contents::Zeros {

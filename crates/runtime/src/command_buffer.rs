@@ -70,6 +70,8 @@ struct State {
     telling: Option<ThreadId>,
     /// Set after the handlers have run, which is what `wait_until_completed` waits for.
     done: bool,
+    /// Threads that wait for it.
+    waiting: usize,
 }
 
 struct Shared {
@@ -103,6 +105,7 @@ impl CommandBuffer {
             submitted: false,
             telling: None,
             done: false,
+            waiting: 0,
         };
         CommandBuffer { queue, shared: Arc::new(Shared { state: Mutex::new(state), done: Condvar::new() }) }
     }
@@ -244,11 +247,13 @@ impl CommandBuffer {
                     return Err(Error::CommandBuffer { operation: "wait_until_completed", status });
                 }
             };
-            let state = self.shared.lock();
+            let mut state = self.shared.lock();
             if state.done || state.telling == here {
                 return Ok(());
             }
-            drop(self.shared.done.wait_timeout(state, longest).unwrap_or_else(PoisonError::into_inner));
+            state.waiting += 1;
+            let waited = self.shared.done.wait_timeout(state, longest);
+            waited.unwrap_or_else(PoisonError::into_inner).0.waiting -= 1;
         }
     }
 

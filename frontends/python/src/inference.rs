@@ -5,11 +5,11 @@ use openmps::{DataType, Device, TensorData};
 use openmps_host::native::ceiling::{Traffic, bytes_per_second};
 use openmps_inference::program::{Dialect, Port, ValueType};
 use openmps_inference::{Error, Model};
-use pyo3::buffer::PyBuffer;
+use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::{PyFileNotFoundError, PyNotImplementedError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::PyByteArray;
+use pyo3::types::{PyByteArray, PyString};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,8 +24,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(supported_operations, module)?)
 }
 
-/// A tensor on its way in: the name of its element type, its shape, its elements' bytes.
-type In = (String, Vec<usize>, PyBuffer<u8>);
+/// A tensor on its way in: the name of its element type, its shape, an array of its elements.
+type In<'py> = (Bound<'py, PyString>, Vec<usize>, Bound<'py, PyAny>);
 
 /// The same on its way out.
 type Out<'py> = (&'static str, Vec<usize>, Bound<'py, PyByteArray>);
@@ -136,8 +136,8 @@ impl InferenceModel {
     }
 
     /// Runs the program; other threads of Python go on meanwhile.
-    fn run<'py>(&self, py: Python<'py>, inputs: Vec<In>) -> PyResult<Vec<Out<'py>>> {
-        let tensors = self.tensors(py, inputs)?;
+    fn run<'py>(&self, py: Python<'py>, inputs: Vec<In<'py>>) -> PyResult<Vec<Out<'py>>> {
+        let tensors = self.tensors(&inputs)?;
         let results = py.detach(|| self.model.run(&tensors)).map_err(raised)?;
         let out = |tensor: TensorData| -> PyResult<Out<'py>> {
             let len = tensor.shape().iter().product::<usize>() * tensor.data_type().size();
@@ -150,8 +150,8 @@ impl InferenceModel {
     }
 
     /// The steps and the memory of the program compiled for these inputs; None where each run finds out anew what it does.
-    fn plan(&self, py: Python<'_>, inputs: Vec<In>) -> PyResult<Option<(Vec<Step>, Memory)>> {
-        let tensors = self.tensors(py, inputs)?;
+    fn plan(&self, py: Python<'_>, inputs: Vec<In<'_>>) -> PyResult<Option<(Vec<Step>, Memory)>> {
+        let tensors = self.tensors(&inputs)?;
         let executable = py.detach(|| self.model.executable(&tensors)).map_err(raised)?;
         let described = |step: StepSummary| {
             let shape = step.outputs.first().map_or_else(Vec::new, |output| output.shape.to_vec());
@@ -167,8 +167,8 @@ impl InferenceModel {
     }
 
     /// Seconds of each step in a run that waits for every one; None where each run finds out anew what it does.
-    fn time_steps(&self, py: Python<'_>, inputs: Vec<In>) -> PyResult<Option<Vec<f64>>> {
-        let tensors = self.tensors(py, inputs)?;
+    fn time_steps(&self, py: Python<'_>, inputs: Vec<In<'_>>) -> PyResult<Option<Vec<f64>>> {
+        let tensors = self.tensors(&inputs)?;
         let durations = py.detach(|| -> Result<_, Error> {
             let Some(executable) = self.model.executable(&tensors)? else { return Ok(None) };
             Ok(Some(executable.time_steps(&self.model.device().queue(), &self.model.feeds(&tensors))?))
@@ -178,14 +178,26 @@ impl InferenceModel {
 }
 
 impl InferenceModel {
-    fn tensors(&self, py: Python<'_>, inputs: Vec<In>) -> PyResult<Vec<TensorData>> {
-        let tensor = |(name, shape, bytes): In| {
-            let data_type = openmps_tile::dtype::EVERY.iter().copied().find(|data_type| data_type.name() == name);
-            let data_type = data_type.ok_or_else(|| PyValueError::new_err(format!("{name} is no element type")))?;
-            let tensor = TensorData::from_bytes(self.model.device(), &shape, data_type, &bytes.to_vec(py)?);
-            tensor.map_err(|error| raised(error.into()))
+    fn tensors(&self, inputs: &[In<'_>]) -> PyResult<Vec<TensorData>> {
+        inputs.iter().map(|input| self.tensor(input)).collect()
+    }
+
+    /// A copy of an array on the device.
+    fn tensor(&self, (name, shape, array): &In<'_>) -> PyResult<TensorData> {
+        let name = name.to_cow()?;
+        let data_type = openmps_tile::dtype::EVERY.iter().copied().find(|data_type| data_type.name() == name);
+        let data_type = data_type.ok_or_else(|| PyValueError::new_err(format!("{name} is no element type")))?;
+        let buffer = PyUntypedBuffer::get(array)?;
+        if buffer.item_size() != data_type.size() || !buffer.is_c_contiguous() {
+            let what = "the array's elements must be of this type and lie one behind the other";
+            return Err(PyValueError::new_err(format!("{name}: {what}")));
+        }
+        let bytes = match buffer.len_bytes() {
+            0 => &[][..],
+            // SAFETY: the buffer holds these bytes, and no code of Python's that could write them runs before they have been copied.
+            len => unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), len) },
         };
-        inputs.into_iter().map(tensor).collect()
+        TensorData::from_bytes(self.model.device(), shape, data_type, bytes).map_err(|error| raised(error.into()))
     }
 }
 

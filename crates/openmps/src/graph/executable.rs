@@ -3,6 +3,7 @@
 use super::bindings::Bindings;
 use super::plan::{Goals, Observer, Plan, PreparedKey, copy};
 use super::{Graph, OptimizationLevel, TensorData};
+use crate::buffer::Contents;
 use crate::command_buffer::CommandBuffer;
 use crate::device::Device;
 use crate::encode::encode;
@@ -74,7 +75,8 @@ impl Executable {
     /// ```
     pub fn run(&self, queue: &CommandQueue, feeds: &[(&str, &TensorData)]) -> Result<Vec<TensorData>> {
         let command_buffer = queue.command_buffer();
-        let results = self.encode(&command_buffer, feeds)?;
+        // Whoever gets the results gets them when all of them have been written.
+        let results = self.encode_with(&command_buffer, feeds, Observer::None, Contents::Whatever)?;
         command_buffer.commit()?;
         command_buffer.wait_until_completed()?;
         Ok(results)
@@ -97,7 +99,7 @@ impl Executable {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn encode(&self, command_buffer: &CommandBuffer, feeds: &[(&str, &TensorData)]) -> Result<Vec<TensorData>> {
-        self.encode_with(command_buffer, feeds, Observer::None)
+        self.encode_with(command_buffer, feeds, Observer::None, Contents::Zeros)
     }
 
     pub(super) fn encode_with(
@@ -105,16 +107,20 @@ impl Executable {
         command_buffer: &CommandBuffer,
         feeds: &[(&str, &TensorData)],
         observer: Observer,
+        contents: Contents,
     ) -> Result<Vec<TensorData>> {
-        let Bindings { views, resources, results, copies } = Bindings::new(&self.plan, &self.device, feeds)?;
+        let Bindings { brought, resources, results, copies, .. } =
+            Bindings::new(&self.plan, &self.device, feeds, contents)?;
         let plan = self.plan.clone();
+        // The plan's constants are read until the device has ended.
+        command_buffer.keep(self.plan.clone())?;
         encode(command_buffer, "Executable", resources, move |queue| {
-            plan.run(queue, views.clone(), &observer)?;
+            plan.run(queue, &brought, &observer)?;
             for (value, to) in copies {
                 let meta = &plan.values[value].meta;
-                copy(queue, &plan.view(&views, value)?, &View::dense(to, meta.dtype, &meta.shape)?)?;
+                copy(queue, &plan.view(&brought, value)?, &View::dense(to, meta.dtype, &meta.shape)?)?;
             }
-            plan.assign(queue, &views)
+            plan.assign(queue, &brought)
         })?;
         Ok(results)
     }

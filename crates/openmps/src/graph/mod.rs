@@ -28,6 +28,7 @@ mod gradients;
 mod memory;
 mod methods;
 mod named;
+mod operands;
 mod passes;
 mod plan;
 mod profile;
@@ -91,6 +92,11 @@ struct Value {
 }
 
 impl Value {
+    /// Whether others may have its memory: what a run is fed, a tensor or a variable that the graph's user holds.
+    fn is_shared(&self) -> bool {
+        matches!(self.source, Source::Placeholder(_) | Source::Data(_) | Source::Variable(_))
+    }
+
     /// Whether it is the same in every run.
     fn is_constant(&self) -> bool {
         matches!(self.source, Source::Constant(_) | Source::Data(_) | Source::Stored(_) | Source::Folded(..))

@@ -2,14 +2,15 @@
 
 use super::fuse::fuse;
 use super::memory::{Layout, lifetimes};
+use super::operands::{Memory, Operands, without_memory};
 use super::passes::{Constant, numbers};
 use super::{Assignment, Graph, OptimizationLevel, Source, Step, Tensor, TensorData, Value};
 use crate::buffer::Buffer;
 use crate::device::Device;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use openmps_graph::cache::Cache;
 use openmps_graph::operators::copy::Copy;
-use openmps_graph::prepared::{Form, Preparation, Prepared};
+use openmps_graph::prepared::{self, Form, Preparation};
 use openmps_graph::{Meta, Operator, Queue, View};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -57,10 +58,16 @@ pub(super) struct Plan {
     /// Where values between steps lie.
     pub layout: Layout,
     /// By step: a constant input in the form that its operator reads.
-    pub prepared: Vec<Option<(usize, Arc<Prepared>)>>,
+    pub prepared: Vec<Prepared>,
     /// By value: constants that a step or a result reads as they are.
     pub constants: Vec<Option<TensorData>>,
+    pub operands: Operands,
+    /// Values whose memory others may have, too: what runs are fed, tensors of the graph's user, variables.
+    pub shared: Vec<usize>,
 }
+
+/// A constant input in a form of its own: which input, and the form.
+pub(super) type Prepared = Option<(usize, Arc<prepared::Prepared>)>;
 
 /// What a constant in a form of its own is found by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -120,7 +127,7 @@ impl Plan {
         device: &Device,
         goals: &Goals,
         level: OptimizationLevel,
-        cache: Option<&Cache<PreparedKey, Prepared>>,
+        cache: Option<&Cache<PreparedKey, prepared::Prepared>>,
     ) -> Result<Plan> {
         let values = graph.values.clone();
         let mut roots: Vec<usize> = (0..values.len()).collect();
@@ -135,7 +142,7 @@ impl Plan {
             OptimizationLevel::Level0 => needed.into_iter().map(|step| graph.steps[step].clone()).collect(),
         };
         let layout = Layout::new(&lifetimes(&values, &steps, &roots, &goals.values)?);
-        let prepare = |step| cache.map_or(Ok(None), |cache| prepared(&values, step, device, cache));
+        let prepare = |step| cache.map_or(Ok(None), |cache| prepared_for(&values, step, device, cache));
         let prepared = steps.iter().map(prepare).collect::<Result<Vec<_>>>()?;
         let mut is_read = vec![false; values.len()];
         for (step, prepared) in steps.iter().zip(&prepared) {
@@ -150,57 +157,49 @@ impl Plan {
                 Ok(Some(TensorData { buffer, offset: 0, meta: value.meta.clone() }))
             }
             Source::Data(tensor) | Source::Variable(tensor) if is_read => Ok(Some(tensor.clone())),
-            Source::Stored(stored) if is_read => Ok(Some(TensorData { meta: value.meta.clone(), ..stored.tensor()? })),
+            Source::Stored(stored) if is_read => Ok(Some(TensorData { meta: value.meta.clone(), ..stored.shared()? })),
             Source::Folded(of, output) if is_read => {
                 Ok(Some(TensorData { meta: value.meta.clone(), ..of.tensors()?[*output].clone() }))
             }
             _ => Ok(None),
         };
-        let constants = values.iter().zip(&is_read).map(constant).collect::<Result<_>>()?;
+        let constants: Vec<_> = values.iter().zip(&is_read).map(constant).collect::<Result<_>>()?;
         let results = goals.results().to_vec();
         let assignments: Vec<[usize; 2]> = goals.assignments().collect();
         let mut is_set = vec![false; values.len()];
         assignments.iter().for_each(|&[_, variable]| is_set[variable] = true);
-        Ok(Plan { values, steps, results, assignments, is_set, roots, layout, prepared, constants })
+        let is_private = |value: usize| !values[value].is_shared();
+        let operands = Operands::new(&steps, &prepared, &roots, &layout, &constants, is_private);
+        let shared = (0..values.len()).filter(|&value| values[value].is_shared()).collect();
+        Ok(Plan { values, steps, results, assignments, is_set, roots, layout, prepared, constants, operands, shared })
     }
 
-    /// Runs the steps; views of fed values and results are given.
-    pub fn run(&self, queue: &Queue, mut views: Vec<Option<View>>, observer: &Observer) -> Result<()> {
+    /// Runs the steps. The addresses of what is fed, of results and of variables are given, by value.
+    pub fn run(&self, queue: &Queue, brought: &[Option<usize>], observer: &Observer) -> Result<()> {
         // It is kept until the last step has been encoded: memory that is given back may be another buffer's at once.
         let block = if self.layout.bytes > 0 { Some(queue.allocate(self.layout.bytes)?) } else { None };
-        if let Some(block) = &block {
-            for (value, offset) in self.layout.offsets.iter().enumerate() {
-                if let Some(offset) = offset {
-                    let meta = &self.values[value].meta;
-                    views[value] = Some(View::dense(block.address() + offset, meta.dtype, &meta.shape)?);
-                }
-            }
-        }
-        for (step, prepared) in self.steps.iter().zip(&self.prepared) {
-            let view = |(input, &value): (usize, &usize)| match prepared {
-                Some((own, _)) if *own == input => self.unread(value),
-                _ => self.view(&views, value),
-            };
-            let inputs: Vec<View> = step.inputs.iter().enumerate().map(view).collect::<Result<_>>()?;
-            let outputs: Vec<View> =
-                step.outputs.iter().map(|&value| self.view(&views, value)).collect::<Result<_>>()?;
+        let address = block.as_ref().map_or(0, |block| block.address());
+        let views = self.operands.views(&self.values, &Memory { block: address, brought })?;
+        for ((step, prepared), span) in self.steps.iter().zip(&self.prepared).zip(self.operands.steps()) {
+            let (inputs, outputs) = (&views[span.inputs.clone()], &views[span.outputs.clone()]);
             observer.watch(queue, || {
                 match prepared {
-                    Some((_, prepared)) => step.operator.run_prepared(queue, prepared, &inputs, &outputs)?,
-                    None => step.operator.run(queue, &inputs, &outputs)?,
+                    Some((_, prepared)) => step.operator.run_prepared(queue, prepared, inputs, outputs)?,
+                    None => step.operator.run(queue, inputs, outputs)?,
                 }
                 Ok(())
             })?;
         }
+        self.operands.keep(views);
         Ok(())
     }
 
     /// Sets the variables. What goes from variable to variable is copied aside first: one may be overwritten before the other is read.
-    pub fn assign(&self, queue: &Queue, views: &[Option<View>]) -> Result<()> {
+    pub fn assign(&self, queue: &Queue, brought: &[Option<usize>]) -> Result<()> {
         let mut aside = Vec::new();
         let mut pairs = Vec::new();
         for &[value, variable] in &self.assignments {
-            let (mut from, to) = (self.view(views, value)?, self.view(views, variable)?);
+            let (mut from, to) = (self.view(brought, value)?, self.view(brought, variable)?);
             if matches!(self.values[self.roots[value]].source, Source::Variable(_)) {
                 let buffer = queue.allocate(self.values[value].meta.bytes()?.max(1))?;
                 let copied = View::dense(buffer.address(), from.dtype, &from.shape)?;
@@ -213,30 +212,21 @@ impl Plan {
         pairs.iter().try_for_each(|(from, to)| copy(queue, from, to))
     }
 
-    fn without_memory(&self, value: usize) -> Error {
-        Error::Feed { name: format!("value {value}"), what: "it has no memory" }
-    }
-
-    /// A value's view, through reshapes.
-    pub fn view(&self, views: &[Option<View>], value: usize) -> Result<View> {
-        let meta: &Meta = &self.values[value].meta;
-        let root = views[self.roots[value]].as_ref();
-        let root = root.ok_or_else(|| self.without_memory(value))?;
-        Ok(View::dense(root.address, meta.dtype, &meta.shape)?)
+    /// The view of a value that is fed, a result, a constant or a variable, through reshapes.
+    pub fn view(&self, brought: &[Option<usize>], value: usize) -> Result<View> {
+        let (root, meta) = (self.roots[value], &self.values[value].meta);
+        let constant = || self.constants[root].as_ref().map(TensorData::address);
+        let address = brought[root].or_else(constant).ok_or_else(|| without_memory(value))?;
+        Ok(View::dense(address, meta.dtype, &meta.shape)?)
     }
 
     /// Constants in forms of their own, each once.
-    pub fn packed(&self) -> Vec<&Arc<Prepared>> {
-        let mut packed: Vec<&Arc<Prepared>> = self.prepared.iter().flatten().map(|(_, prepared)| prepared).collect();
+    pub fn packed(&self) -> Vec<&Arc<prepared::Prepared>> {
+        let mut packed: Vec<&Arc<prepared::Prepared>> =
+            self.prepared.iter().flatten().map(|(_, prepared)| prepared).collect();
         packed.sort_by_key(|prepared| Arc::as_ptr(prepared));
         packed.dedup_by(|a, b| Arc::ptr_eq(a, b));
         packed
-    }
-
-    /// A view of a value that no kernel reads.
-    fn unread(&self, value: usize) -> Result<View> {
-        let meta = &self.values[value].meta;
-        Ok(View::dense(0, meta.dtype, &meta.shape)?)
     }
 }
 
@@ -248,16 +238,17 @@ pub(super) fn copy(queue: &Queue, from: &View, to: &View) -> Result<()> {
 }
 
 /// The constant that a step's operator would rather read in another form, in that form.
-fn prepared(
+fn prepared_for(
     values: &[Value],
     step: &Step,
     device: &Device,
-    cache: &Cache<PreparedKey, Prepared>,
-) -> Result<Option<(usize, Arc<Prepared>)>> {
+    cache: &Cache<PreparedKey, prepared::Prepared>,
+) -> Result<Prepared> {
     let metas: Vec<Meta> = step.inputs.iter().map(|&input| values[input].meta.clone()).collect();
     let Some(Preparation { input, form }) = step.operator.prepares(device.runtime(), &metas) else { return Ok(None) };
     let value = &values[step.inputs[input]];
     let Some(constant) = Constant::of(value) else { return Ok(None) };
-    let make = || -> Result<Prepared> { Ok(form.prepare(step.operator.name(), &value.meta, &numbers(value)?)?) };
+    let make =
+        || -> Result<prepared::Prepared> { Ok(form.prepare(step.operator.name(), &value.meta, &numbers(value)?)?) };
     Ok(Some((input, cache.get_or_make(&PreparedKey { form, constant }, make)?)))
 }

@@ -203,7 +203,8 @@ impl Executable {
         use std::sync::{Arc, Mutex, PoisonError};
         let durations = Arc::new(Mutex::new(Vec::new()));
         let command_buffer = queue.command_buffer();
-        self.encode_with(&command_buffer, feeds, super::plan::Observer::Clock(Arc::clone(&durations)))?;
+        let clock = super::plan::Observer::Clock(Arc::clone(&durations));
+        self.encode_with(&command_buffer, feeds, clock, crate::buffer::Contents::Whatever)?;
         command_buffer.commit()?;
         command_buffer.wait_until_completed()?;
         let taken = std::mem::take(&mut *durations.lock().unwrap_or_else(PoisonError::into_inner));

@@ -35,7 +35,7 @@ struct Shared {
     device: Device,
     meta: Meta,
     read: Box<Read>,
-    /// The copy on the device, while somebody has it.
+    /// The copy on the device that compiled graphs read, while there is one.
     copy: Mutex<WeakBuffer>,
 }
 
@@ -82,7 +82,7 @@ impl StoredTensor {
         self.shared.meta.dtype
     }
 
-    /// The tensor on the device: one copy for all who have it at the same time.
+    /// The tensor on the device, a copy for the caller alone.
     ///
     /// ```
     /// # use openmps::{DataType, Device, graph::StoredTensor};
@@ -91,6 +91,12 @@ impl StoredTensor {
     /// # Ok::<(), openmps::Error>(())
     /// ```
     pub fn tensor(&self) -> Result<TensorData> {
+        let Shared { device, meta, .. } = &*self.shared;
+        Ok(TensorData { buffer: Buffer::from_slice(device, &self.bytes()?)?, offset: 0, meta: meta.clone() })
+    }
+
+    /// The tensor on the device: one copy for all compiled graphs that have it at the same time. It is handed to nobody else, and so never written.
+    pub(super) fn shared(&self) -> Result<TensorData> {
         let Shared { device, meta, copy, .. } = &*self.shared;
         let mut copy = copy.lock().unwrap_or_else(PoisonError::into_inner);
         let buffer = match copy.upgrade() {

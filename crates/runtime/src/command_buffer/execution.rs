@@ -76,16 +76,19 @@ fn message_of(payload: &(dyn Any + Send)) -> String {
 
 /// The commands have ended. So has the buffer, unless it has handlers, which are told outside of the queue's order and of the device's threads.
 fn complete(shared: &Shared, error: Option<Error>) {
-    let kept = {
+    let (kept, waiting) = {
         let mut state = shared.lock();
         state.end_ns = clock::now_ns();
         state.status = if error.is_some() { Status::Error } else { Status::Completed };
         state.error = error.map(Arc::new);
         state.done = state.handlers.is_empty();
-        std::mem::take(&mut state.kept)
+        (std::mem::take(&mut state.kept), state.waiting)
     };
     drop(kept);
-    shared.done.notify_all();
+    // Telling is a call of the system, also where nobody listens.
+    if waiting > 0 {
+        shared.done.notify_all();
+    }
 }
 
 /// Calls the completion handlers of a buffer whose commands have ended.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import overload
 
@@ -202,24 +203,26 @@ def _as_tensors(arrays: list[np.ndarray], like) -> list:
     return [paddle.to_tensor(array, place=like.place) for array in arrays]
 
 
-def _given(tensor: Tensor) -> tuple[str, list[int], np.ndarray]:
+def _given(tensor: Tensor) -> tuple[str, tuple[int, ...], np.ndarray]:
     array = tensor._array
     if array is None:
         raise RuntimeError(f"the input {tensor.name()} was not given: copy_from_cpu")
     return as_native(tensor._dtype, array)
 
 
-def as_native(dtype: str | None, array: np.ndarray) -> tuple[str, list[int], np.ndarray]:
+def as_native(dtype: str | None, array: np.ndarray) -> tuple[str, tuple[int, ...], np.ndarray]:
     """An input as the native module takes it: its element type, where the program does not say, is the array's."""
-    return dtype or str(array.dtype), list(array.shape), array.reshape(-1).view(np.uint8)
+    # An array without dimensions has no buffer that says its shape.
+    return dtype or str(array.dtype), array.shape, array if array.ndim else array.reshape(1)
 
 
 def from_native(result: tuple[str, list[int], bytearray]) -> np.ndarray:
     """An output as the native module gives it, without a copy."""
     dtype, shape, data = result
-    return np.frombuffer(data, stored_as(dtype)).reshape(shape)
+    return np.ndarray(shape, stored_as(dtype), data)
 
 
+@cache
 def stored_as(dtype: str | None) -> np.dtype | None:
     """The element type in memory; None where the program does not say one."""
     return np.dtype(_STORED_AS.get(dtype, dtype)) if dtype else None

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +61,7 @@ class NodeArg:
         names = [*names, *[None] * len(dims)]
         self.shape = [own if dim < 0 else dim for dim, own in zip(dims, names, strict=False)]
         self.type = onnx_type(dtype)
-        self._dtype = dtype
+        self._dtype, self._stored_as = dtype, stored_as(dtype)
 
     def __repr__(self) -> str:
         return f"NodeArg(name={self.name!r}, type={self.type!r}, shape={self.shape!r})"
@@ -81,19 +80,19 @@ class ModelMetadata:
         self.custom_metadata_map = custom_metadata_map
 
 
-@contextmanager
-def _by_their_names(of_values: type[ValueError]) -> Iterator[None]:
-    """Errors as those of ONNX Runtime's names, which are Python's, too."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise errors.NoSuchFile(*error.args) from error
-    except NotImplementedError as error:
-        raise errors.NotImplemented(*error.args) from error
-    except ValueError as error:
-        raise of_values(*error.args) from error
-    except RuntimeError as error:
-        raise errors.Fail(*error.args) from error
+def _by_their_names(error: Exception, of_values: type[ValueError]) -> Exception:
+    """An error as that of ONNX Runtime's name, which is Python's, too."""
+    if isinstance(error, FileNotFoundError):
+        return errors.NoSuchFile(*error.args)
+    if isinstance(error, NotImplementedError):
+        return errors.NotImplemented(*error.args)
+    if isinstance(error, ValueError):
+        return of_values(*error.args)
+    return errors.Fail(*error.args)
+
+
+# Those that have such a name.
+_NAMED = (FileNotFoundError, ValueError, RuntimeError)
 
 
 class InferenceSession:
@@ -115,8 +114,10 @@ class InferenceSession:
     ):
         model = bytes(path_or_bytes) if isinstance(path_or_bytes, (bytes, bytearray)) else Path(path_or_bytes)
         self._options = sess_options or SessionOptions()
-        with _by_their_names(errors.InvalidGraph):
+        try:
             self._model = openmps.native.InferenceModel.onnx(model, device)
+        except _NAMED as error:
+            raise _by_their_names(error, errors.InvalidGraph) from error
         names = self._model.dimension_names()
         ports = zip((self._model.inputs(), self._model.outputs()), names, strict=True)
         overridable = [NodeArg(*tensor) for tensor in self._model.overridable()]
@@ -174,13 +175,16 @@ class InferenceSession:
         run_options: RunOptions | None = None,
     ) -> list[np.ndarray]:
         """The outputs of these names, or all, for arrays by the inputs' names; bfloat16 goes in and comes out as its bits, uint16."""
-        instead = input_feed.keys() - self._names
+        # What is common is asked first, and costs a run least.
+        instead = set() if self._names.issuperset(input_feed) else input_feed.keys() - self._names
         unknown = instead - self._overridable.keys()
         if unknown:
             raise errors.InvalidArgument(f"the model has no input {sorted(unknown)}: {[given.name for given in self._inputs]}")
-        with _by_their_names(errors.InvalidArgument):
+        try:
             model, inputs = self._with(instead) if instead else (self._model, self._inputs)
-            results = model.run([self._given(given, input_feed) for given in inputs])
+            results = model.run([_given(given, input_feed) for given in inputs])
+        except _NAMED as error:
+            raise _by_their_names(error, errors.InvalidArgument) from error
         arrays = [from_native(result) for result in results]
         if not output_names:
             return arrays
@@ -231,19 +235,21 @@ class InferenceSession:
             self._models[names] = self._model.given(list(names))
         return self._models[names], [*self._inputs, *tensors]
 
-    def _given(self, given: NodeArg, feed: Mapping[str, np.ndarray | OrtValue]) -> tuple[str, list[int], np.ndarray]:
-        if given.name not in feed:
-            raise ValueError(f"the input {given.name} is missing")
-        value = feed[given.name]
-        expected = stored_as(given._dtype)
-        array = np.asarray(value.numpy() if isinstance(value, OrtValue) else value, order="C")
-        if array.dtype.name == "bfloat16":  # of the package ml_dtypes
-            array = array.view(np.uint16)
-        if isinstance(value, (list, tuple, int, float)) and expected is not None and np.can_cast(array.dtype, expected, "same_kind"):
-            array = array.astype(expected)  # Python's numbers say nothing of a type
-        if expected is not None and array.dtype != expected:
-            raise ValueError(f"the input {given.name} is {given.type}, the array {array.dtype}")
+
+def _given(given: NodeArg, feed: Mapping[str, np.ndarray | OrtValue]) -> tuple[str, tuple[int, ...], np.ndarray]:
+    if given.name not in feed:
+        raise ValueError(f"the input {given.name} is missing")
+    value, expected = feed[given.name], given._stored_as
+    array = np.asarray(value.numpy() if isinstance(value, OrtValue) else value, order="C")
+    if array.dtype == expected:
         return as_native(given._dtype, array)
+    if array.dtype.name == "bfloat16":  # of the package ml_dtypes
+        array = array.view(np.uint16)
+    if isinstance(value, (list, tuple, int, float)) and expected is not None and np.can_cast(array.dtype, expected, "same_kind"):
+        array = array.astype(expected)  # Python's numbers say nothing of a type
+    if expected is not None and array.dtype != expected:
+        raise ValueError(f"the input {given.name} is {given.type}, the array {array.dtype}")
+    return as_native(given._dtype, array)
 
 
 def get_available_providers() -> list[str]:
