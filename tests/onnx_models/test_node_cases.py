@@ -11,7 +11,7 @@ import openmps.onnx as ort
 
 # Operators that openmps does not have: of sparse and text data, of training, of tensors of other elements, and rare ones.
 NOT_THERE = {
-    "Bernoulli", "BitCast", "CausalConvWithState", "ImageDecoder", "LinearAttention", "MaxUnpool", "RandomUniformLike", "TfIdfVectorizer",
+    "Bernoulli", "BitCast", "CausalConvWithState", "ImageDecoder", "LinearAttention", "RandomUniformLike", "TfIdfVectorizer",
 }  # fmt: skip
 
 # Element types that are computed with, those that are computed in wider ones, and those that are only moved and converted, in these cases.
@@ -27,7 +27,6 @@ REFUSED = {
     "batches of sequences": ("test_scan_sum",),
     "the largest of points": ("test_roialign_mode_max",),
     "crops": ("test_resize_tf_crop_and_resize",),
-    "peepholes": ("test_lstm_with_peepholes",),
     "places by columns": ("test_maxpool_with_argmax_2d_precomputed_strides",),
     "sequences as results": ("test_if_opt", "test_if_seq", "test_split_to_sequence"),
 }

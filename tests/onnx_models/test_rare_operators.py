@@ -142,3 +142,25 @@ def test_scans_of_different_lengths_are_refused():
     inputs = {"x": floats(2, 3), "y": floats(4, 3)}
     with pytest.raises(ValueError, match=r"scanned inputs of \[2, 4\] slices"):
         ort.InferenceSession(of_nodes([node], inputs, {}, ["z"])).run(None, inputs)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_an_lstm_whose_gates_see_its_cells(direction):
+    hidden, given, directions = 5, 3, 2 if direction == "bidirectional" else 1
+    constants = {
+        "w": floats(directions, 4 * hidden, given), "r": floats(directions, 4 * hidden, hidden), "b": floats(directions, 8 * hidden),
+        "p": floats(directions, 3 * hidden),
+    }  # fmt: skip
+    order = ["x", "w", "r", "b", "", "", "", "p"]
+    content = model("LSTM", {"x": floats(1, 2, given)}, constants, 3, order=order, hidden_size=hidden, direction=direction)
+    check(content, {"x": floats(6, 2, given)})
+
+
+@pytest.mark.parametrize("pads", [[0, 0, 0, 0], [1, 0, 1, 0]])
+def test_places_of_a_pooling_undo_it(pads):
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["pooled", "places"], kernel_shape=[2, 2], strides=[2, 2], pads=pads),
+        helper.make_node("MaxUnpool", ["pooled", "places"], ["y"], kernel_shape=[2, 2], strides=[2, 2], pads=pads),
+    ]
+    x = floats(2, 3, 6, 8)
+    check(of_nodes(nodes, {"x": x}, {}, ["y"]), {"x": x})

@@ -108,7 +108,7 @@ pub(crate) struct Lowering<'m> {
 /// A placeholder of a graph, and what it is fed.
 pub(crate) struct Feed {
     pub(crate) name: String,
-    placeholder: Tensor,
+    pub(crate) placeholder: Tensor,
     pub(crate) held: Held,
 }
 

@@ -58,6 +58,8 @@ pub(super) struct Weights {
     pub state: Value,
     pub input_bias: Option<Value>,
     pub state_bias: Option<Value>,
+    /// What LSTM's input, forget and output gates see of the cells, by factors.
+    pub peepholes: Option<[Value; 3]>,
 }
 
 /// Inputs: x [steps, batch, inputs], states, weights (all weights of all layers and directions, then all biases), lengths. Outputs: y,
@@ -90,6 +92,7 @@ fn rnn(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
                 state: weights[2 * at + 1].clone(),
                 input_bias: weights.get(2 * (cells + at)).cloned(),
                 state_bias: weights.get(2 * (cells + at) + 1).cloned(),
+                peepholes: None,
             };
             let mut state = Vec::with_capacity(states.len());
             for all in &states {
@@ -119,7 +122,7 @@ fn legacy_rnn(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Valu
 impl Lowering<'_> {
     /// Weights are [outputs, inputs].
     fn product(&mut self, x: &Value, weight: &Value, bias: Option<&Value>) -> Result<Value> {
-        let product = self.matmul(x, weight, [false, true])?;
+        let product = self.by_turned(x, weight)?;
         match bias {
             Some(bias) => self.binary(Binary::Add, &product, bias),
             None => Ok(product),
@@ -159,7 +162,8 @@ impl Lowering<'_> {
         }
         let within = lengths.map(|lengths| self.within(lengths, x)).transpose()?;
         let is_host = self.device.properties().backend == Backend::Host;
-        let (y, mut state) = match cell.whole().filter(|_| is_host && matches!(self.data_type(x), Ok(DataType::F32))) {
+        let is_whole = is_host && weights.peepholes.is_none() && matches!(self.data_type(x), Ok(DataType::F32));
+        let (y, mut state) = match cell.whole().filter(|_| is_whole) {
             Some(cell) => self.all_steps(cell, &products, weights, state, backwards, lengths)?,
             None => self.step_by_step(cell, &products, weights, state, backwards, within.as_ref())?,
         };
@@ -239,15 +243,25 @@ impl Lowering<'_> {
         let of_state = self.product(&state[0], &weights.state, weights.state_bias.as_ref())?;
         let gates = self.binary(Binary::Add, own, &of_state)?;
         let gates = self.split(&gates, 1, &[hidden; 4])?;
-        let input = self.activated(&gates[0], Activation::Sigmoid, &[])?;
-        let forget = self.activated(&gates[1], Activation::Sigmoid, &[])?;
+        let input = self.peeped(&gates[0], weights, 0, &state[1])?;
+        let input = self.activated(&input, Activation::Sigmoid, &[])?;
+        let forget = self.peeped(&gates[1], weights, 1, &state[1])?;
+        let forget = self.activated(&forget, Activation::Sigmoid, &[])?;
         let new = self.unary(Unary::Tanh, &gates[2])?;
-        let output = self.activated(&gates[3], Activation::Sigmoid, &[])?;
         let kept = self.binary(Binary::Multiply, &forget, &state[1])?;
         let added = self.binary(Binary::Multiply, &input, &new)?;
         let cell = self.binary(Binary::Add, &kept, &added)?;
+        let output = self.peeped(&gates[3], weights, 2, &cell)?;
+        let output = self.activated(&output, Activation::Sigmoid, &[])?;
         let shown = self.unary(Unary::Tanh, &cell)?;
         Ok(vec![self.binary(Binary::Multiply, &output, &shown)?, cell])
+    }
+
+    /// A gate's sum with what it sees of the cells, where it sees them.
+    fn peeped(&mut self, gate: &Value, weights: &Weights, at: usize, cells: &Value) -> Result<Value> {
+        let Some(factors) = &weights.peepholes else { return Ok(gate.clone()) };
+        let seen = self.binary(Binary::Multiply, cells, &factors[at])?;
+        self.binary(Binary::Add, gate, &seen)
     }
 
     /// Gates: reset, update, new; `h = (h - n) z + n`.

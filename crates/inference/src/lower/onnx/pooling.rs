@@ -11,9 +11,12 @@ use openmps::operators::image::{ImageLayout, PaddingAlgorithm};
 use openmps::operators::operators::elementwise::{Binary, Unary};
 use openmps::operators::operators::pooling::{Pooling, PoolingType};
 use openmps::operators::operators::reduce::Reduction;
+use openmps::operators::operators::scatter::{PutAlongAxis, Reduce};
+use openmps::operators::view::elements;
 
 pub(super) const TABLE: Table = &[
     ("MaxPool", max_pool),
+    ("MaxUnpool", max_unpool),
     ("AveragePool", average_pool),
     ("LpPool", norm_pool),
     ("GlobalMaxPool", |lowering, operation| global_pool(lowering, operation, Reduction::Maximum)),
@@ -75,6 +78,42 @@ fn max_pool(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>
     let places = lowering.cast(&places, openmps::DataType::I64)?;
     let places = lowering.binary(Binary::Add, &places, &firsts)?;
     Ok(vec![lowering.like_given(y, shape.len())?, lowering.like_given(places, shape.len())?])
+}
+
+/// Zeros, and each element at its place among all of them; a larger shape that is asked for has more zeros behind.
+fn max_unpool(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
+    // Reading it runs the graph so far: what is made before belongs to that.
+    let asked = match lowering.optional(operation, 2)? {
+        Some(asked) => Some(lowering.known(&asked)?.data),
+        None => None,
+    };
+    let (x, places) = (lowering.input(operation, 0)?, lowering.input(operation, 1)?);
+    let shape = lowering.shape(&x)?;
+    if lowering.shape(&places)? != shape {
+        return Err(wrong(operation, "places of another shape than the elements"));
+    }
+    let axes = axes(operation, spatial(operation, &shape)?, &window(operation)?)?;
+    let unpooled = |axis: &Axis| {
+        let covered = axis.size.saturating_sub(1).saturating_mul(axis.stride).saturating_add(axis.kernel);
+        covered.saturating_sub(axis.padding[0].saturating_add(axis.padding[1]))
+    };
+    let whole: Vec<usize> = shape[..2].iter().copied().chain(axes.iter().map(unpooled)).collect();
+    let count = shape.iter().product();
+    let zeros = lowering.filled(&[elements(&whole)?], lowering.data_type(&x)?, 0.0)?;
+    let [x, places] = [x, places].map(|value| lowering.reshape(&value, &[count]));
+    let put = PutAlongAxis { axis: 0, reduce: Reduce::Assign, include_self: true };
+    let y = lowering.one(put, &[zeros, places?, x?])?;
+    let mut y = lowering.reshape(&y, &whole)?;
+    if let Some(asked) = asked {
+        let asked = sizes_of(operation, asked.into_iter().map(|size| size as i64))?;
+        if asked.len() != whole.len() || asked.iter().zip(&whole).any(|(asked, size)| asked < size) {
+            return Err(wrong(operation, format!("the shape {asked:?}, where the elements are of {whole:?}")));
+        }
+        for (axis, (asked, size)) in asked.iter().zip(&whole).enumerate() {
+            y = lowering.padded(&y, axis, [0, asked - size], 0.0)?;
+        }
+    }
+    Ok(vec![y])
 }
 
 /// Where padding counts it is of zeros that are there.

@@ -29,7 +29,10 @@ impl Lowering<'_> {
     pub(super) fn product_and_addend(&mut self, operation: &Operation) -> Result<Value> {
         let (x, y) = (self.input(operation, 0)?, self.input(operation, 1)?);
         let transpose = [operation.flag("transA", false)?, operation.flag("transB", false)?];
-        let product = self.matmul(&x, &y, transpose)?;
+        let product = match transpose {
+            [false, true] => self.by_turned(&x, &y)?,
+            _ => self.matmul(&x, &y, transpose)?,
+        };
         let product = self.scaled(&product, operation.float("alpha", 1.0)?, 0.0)?;
         let Some(c) = self.optional(operation, 2)? else { return Ok(product) };
         let c = self.scaled(&c, operation.float("beta", 1.0)?, 0.0)?;

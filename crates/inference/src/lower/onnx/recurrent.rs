@@ -24,8 +24,8 @@ fn lstm(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Value>> {
 }
 
 fn lstm_of(lowering: &mut Lowering, operation: &Operation, parts: Parts) -> Result<Vec<Value>> {
-    if lowering.optional(operation, 7)?.is_some() || operation.flag("input_forget", false)? {
-        return Err(wrong(operation, "peepholes, or gates that are one"));
+    if operation.flag("input_forget", false)? {
+        return Err(wrong(operation, "gates that are one (input_forget)"));
     }
     let kind = Kind { cell: Cell::Lstm, gates: &[0, 2, 3, 1], functions: &["Sigmoid", "Tanh", "Tanh"] };
     layer(lowering, operation, &kind, parts)
@@ -165,7 +165,24 @@ fn weights_of(
             own.push(lowering.concat(&ordered, 0)?);
         }
     }
+    let peepholes = peepholes(lowering, operation, kind, direction, hidden)?;
     let mut own = own.into_iter();
     let (Some(input), Some(state)) = (own.next(), own.next()) else { return Err(wrong(operation, "no weights")) };
-    Ok(Weights { input, state, input_bias: own.next(), state_bias: own.next() })
+    Ok(Weights { input, state, input_bias: own.next(), state_bias: own.next(), peepholes })
+}
+
+/// What the input, forget and output gates of one direction see of LSTM's cells. ONNX has the output's before the forget gate's.
+fn peepholes(
+    lowering: &mut Lowering,
+    operation: &Operation,
+    kind: &Kind,
+    direction: usize,
+    hidden: usize,
+) -> Result<Option<[Value; 3]>> {
+    let given = if matches!(kind.cell, Cell::Lstm) { lowering.optional(operation, 7)? } else { None };
+    let Some(given) = given else { return Ok(None) };
+    let own = lowering.narrow(&given, 0, direction, direction + 1)?;
+    let own = lowering.without(&own, &[0])?;
+    let [input, output, forget] = [0, 1, 2].map(|at| lowering.narrow(&own, 0, at * hidden, (at + 1) * hidden));
+    Ok(Some([input?, forget?, output?]))
 }
