@@ -122,3 +122,26 @@ def test_the_module_stands_in_the_place_of_the_other_one(session, monkeypatch):
         assert name in dir(state)
     for name in [name for name in sys.modules if name.startswith("onnxruntime.")]:
         del sys.modules[name]
+
+
+ARRAYS = {
+    "a number": np.array(2.5, np.float32),
+    "no elements": np.zeros((0, 3), np.float32),
+    "turned": np.arange(6, dtype=np.float32).reshape(3, 2).T,
+    "every other": np.arange(24, dtype=np.float32).reshape(4, 6)[::2, ::2],
+    "half": np.arange(6, dtype=np.float16).reshape(2, 3),
+    "booleans": np.array([True, False]),
+    "bytes": np.arange(250, 256, dtype=np.uint8),
+    "wide": np.array([[1 << 60, -1]], np.int64),
+}
+
+
+@pytest.mark.parametrize("array", ARRAYS.values(), ids=ARRAYS)
+def test_arrays_of_any_kind_go_in_and_come_out(array):
+    array.flags.writeable = False
+    value = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(array.dtype), None)
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [value], [onnx.ValueInfoProto(name="y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (result,) = ort.InferenceSession(model.SerializeToString()).run(None, {"x": array})
+    assert (result.dtype, result.shape, result.flags.writeable) == (array.dtype, array.shape, True)
+    np.testing.assert_array_equal(result, array)

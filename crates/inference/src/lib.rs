@@ -7,6 +7,7 @@
 //! [`Model`] is the way in.
 
 mod course;
+mod courses;
 mod error;
 mod lower;
 mod model;

@@ -1,6 +1,7 @@
 //! A model that is loaded, and its runs.
 
-use crate::course::{Courses, Segment};
+use crate::course::Segment;
+use crate::courses::Courses;
 use crate::error::{Error, Result};
 use crate::lower::{self, Lowered};
 use crate::parameters;
