@@ -3,11 +3,13 @@
 //!
 //! ```
 //! use candle_core::{Device, Tensor};
-//! let x = Tensor::new(&[[1.0f32, 2.0]], &Device::Cpu)?;
+//! let x = Tensor::ones((16, 16), candle_core::DType::F32, &Device::Cpu)?;
 //! assert!(openmps_candle::hooks::softmax(&x, &1)?.is_some());
 //! assert!(openmps_candle::hooks::softmax(&x.to_dtype(candle_core::DType::U32)?, &1)?.is_none());
 //! # Ok::<(), candle_core::Error>(())
 //! ```
+
+mod caches;
 
 use crate::path::{Operation, Path, path};
 use crate::reduce::mixed;
@@ -15,6 +17,9 @@ use crate::{AttentionOptions, attention};
 use candle_core::shape::Dim;
 use candle_core::{D, DType, Result, Tensor};
 use std::cell::Cell;
+
+#[doc(hidden)]
+pub use caches::{concat_kv_cache, interleaved_kv_cache, kv_cache, rotating_cache, scattered_kv_cache};
 
 thread_local! {
     static CANDLES_OWN: Cell<bool> = const { Cell::new(false) };
@@ -24,7 +29,7 @@ thread_local! {
 ///
 /// ```
 /// use candle_core::{Device, Tensor};
-/// let x = Tensor::new(&[[1.0f32, 2.0]], &Device::Cpu)?;
+/// let x = Tensor::ones((16, 16), candle_core::DType::F32, &Device::Cpu)?;
 /// openmps_candle::hooks::candles_own(|| assert!(openmps_candle::hooks::softmax(&x, &1).unwrap().is_none()));
 /// # Ok::<(), candle_core::Error>(())
 /// ```
@@ -46,58 +51,33 @@ fn takes(operation: Operation, tensors: &[&Tensor], work: usize) -> bool {
     !CANDLES_OWN.get() && types && devices && path(operation, tensors, work) == Path::Openmps
 }
 
-/// `candle_nn::kv_cache::ConcatKvCache::append`, which takes keys and values out of what is differentiated, those of now, too. These stay in it here; what
-/// the cache keeps for later does not.
-#[doc(hidden)]
-pub fn concat_kv_cache(
-    [of_keys, of_values]: [&mut Option<Tensor>; 2],
-    dim: usize,
-    [k, v]: [&Tensor; 2],
-) -> Result<Option<(Tensor, Tensor)>> {
-    if !learns([k, v]) {
-        return Ok(None);
-    }
-    let (keys, values) = (behind(of_keys.as_ref(), k, dim)?, behind(of_values.as_ref(), v, dim)?);
-    (*of_keys, *of_values) = (Some(keys.detach()), Some(values.detach()));
-    Ok(Some((keys, values)))
-}
-
-/// `candle_nn::kv_cache::KvCache::append`, as `concat_kv_cache`; `store` keeps what it is given.
-#[doc(hidden)]
-pub fn kv_cache(
-    [past_keys, past_values]: [Option<Tensor>; 2],
-    dim: usize,
-    [k, v]: [&Tensor; 2],
-    store: impl FnOnce(&Tensor, &Tensor) -> Result<()>,
-) -> Result<Option<(Tensor, Tensor)>> {
-    if !learns([k, v]) {
-        return Ok(None);
-    }
-    store(&k.detach(), &v.detach())?;
-    Ok(Some((behind(past_keys.as_ref(), k, dim)?, behind(past_values.as_ref(), v, dim)?)))
-}
-
-/// Whether a cache has something to lose; else it is Candle's matter.
-fn learns(new: [&Tensor; 2]) -> bool {
-    !CANDLES_OWN.get() && new.iter().any(|tensor| tensor.track_op())
-}
-
-/// What was, and behind it what is new.
-fn behind(past: Option<&Tensor>, new: &Tensor, dim: usize) -> Result<Tensor> {
-    past.map_or_else(|| new.contiguous(), |past| Tensor::cat(&[past, new], dim))
+/// Whether Candle's fused operator is the quicker one, on dense tensors of one type of which none wants a gradient: it computes a few numbers in some 0.2 us,
+/// and rows of a few elements without a step for each row. With nothing in them it would end the thread.
+fn better_there(operation: Operation, tensors: &[&Tensor]) -> bool {
+    let x = tensors[0];
+    let (elements, row) = (x.elem_count(), x.dims().last().copied().unwrap_or(1));
+    let small = match operation {
+        // Of half precision, Candle's softmax rounds every step.
+        Operation::Softmax => elements < 128 && matches!(x.dtype(), DType::F32 | DType::F64),
+        Operation::Norm => (elements < 512 || row < 16) && x.dtype() != DType::F64,
+        Operation::Rope => elements < 512,
+        _ => false,
+    };
+    let plain = |tensor: &&Tensor| tensor.dtype() == x.dtype() && tensor.is_contiguous() && !tensor.track_op();
+    small && elements > 0 && tensors.iter().all(plain)
 }
 
 /// `candle_nn::ops::softmax` and `softmax_last_dim`.
 #[doc(hidden)]
 pub fn softmax(xs: &Tensor, dim: &impl Dim) -> Result<Option<Tensor>> {
-    let taken = takes(Operation::Softmax, &[xs], xs.elem_count());
+    let taken = takes(Operation::Softmax, &[xs], xs.elem_count()) && !better_there(Operation::Softmax, &[xs]);
     taken.then(|| crate::softmax(xs, dim.to_index(xs.shape(), "softmax")?)).transpose()
 }
 
 /// `candle_nn::ops::log_softmax`.
 #[doc(hidden)]
 pub fn log_softmax(xs: &Tensor, dim: &impl Dim) -> Result<Option<Tensor>> {
-    let taken = takes(Operation::Softmax, &[xs], xs.elem_count());
+    let taken = takes(Operation::Softmax, &[xs], xs.elem_count()) && !better_there(Operation::Softmax, &[xs]);
     taken.then(|| crate::log_softmax(xs, dim.to_index(xs.shape(), "log-softmax")?)).transpose()
 }
 
@@ -122,6 +102,10 @@ pub fn norm(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, centred: bool, e
     if !fits || !takes(Operation::Norm, &tensors, x.elem_count()) {
         return Ok(None);
     }
+    // Candle has a fused operator with a bias where the mean is removed, and without one where it is not.
+    if centred == bias.is_some() && better_there(Operation::Norm, &tensors) {
+        return Ok(None);
+    }
     if centred { crate::layer_norm(x, weight, bias, eps) } else { crate::rms_norm(x, weight, eps) }.map(Some)
 }
 
@@ -140,23 +124,38 @@ pub fn rope_i(xs: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Option<Tensor>>
 /// `candle_nn::rotary_emb::rope_thd`, whose rows come before the heads.
 #[doc(hidden)]
 pub fn rope_thd(xs: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Option<Tensor>> {
-    if xs.rank() != 4 {
+    let &[batch, rows, heads, size] = xs.dims() else { return Ok(None) };
+    if !turns(xs, [batch, rows, size], [cos, sin]) {
         return Ok(None);
     }
-    let turned = turned(&xs.transpose(1, 2)?, cos, sin, false)?;
-    turned.map(|y| y.transpose(1, 2)?.contiguous()).transpose()
+    // Each position as a batch of its own, whose heads have one row: nothing is moved.
+    let of_positions = |table: &Tensor| {
+        let table = table.narrow(D::Minus2, 0, rows)?;
+        table.broadcast_as((batch, rows, size / 2))?.reshape((batch * rows, 1, size / 2))
+    };
+    let positions = xs.reshape((batch * rows, heads, 1, size))?;
+    crate::rope(&positions, &of_positions(cos)?, &of_positions(sin)?, false)?.reshape(xs.shape()).map(Some)
 }
 
 /// x is [batch, heads, rows, size].
 fn turned(x: &Tensor, cos: &Tensor, sin: &Tensor, interleaved: bool) -> Result<Option<Tensor>> {
     let &[batch, _, rows, size] = x.dims() else { return Ok(None) };
+    let taken = turns(x, [batch, rows, size], [cos, sin]);
+    taken.then(|| crate::rope(x, cos, sin, interleaved)).transpose()
+}
+
+/// Whether x is turned here.
+fn turns(x: &Tensor, [batch, rows, size]: [usize; 3], [cos, sin]: [&Tensor; 2]) -> bool {
     let fits = |table: &Tensor| match *table.dims() {
         [of_table, pairs] => of_table >= rows && 2 * pairs == size,
         [own, of_table, pairs] => own == batch && of_table >= rows && 2 * pairs == size,
         _ => false,
     };
-    let taken = fits(cos) && fits(sin) && takes(Operation::Rope, &[x, cos, sin], x.elem_count());
-    taken.then(|| crate::rope(x, cos, sin, interleaved)).transpose()
+    let tensors = [x, cos, sin];
+    fits(cos)
+        && fits(sin)
+        && takes(Operation::Rope, &tensors, x.elem_count())
+        && !better_there(Operation::Rope, &tensors)
 }
 
 /// `candle_nn::Linear`.

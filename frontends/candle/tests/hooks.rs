@@ -20,18 +20,25 @@ fn near(got: Option<Tensor>, expected: &Tensor) -> Result<()> {
 
 #[test]
 fn results_are_candle_s() -> Result<()> {
-    let (x, weight, bias) = (numbers(&[2, 3, 24], 1)?, numbers(&[24], 2)?, numbers(&[24], 3)?);
+    let (x, weight, bias) = (numbers(&[2, 12, 24], 1)?, numbers(&[24], 2)?, numbers(&[24], 3)?);
     near(hooks::softmax(&x, &1)?, &candle_nn::ops::softmax(&x, 1)?)?;
     near(hooks::log_softmax(&x, &2)?, &candle_nn::ops::log_softmax(&x, 2)?)?;
     near(hooks::rms_norm(&x, &weight, 1e-5)?, &candle_nn::ops::rms_norm(&x, &weight, 1e-5)?)?;
     near(hooks::layer_norm(&x, &weight, &bias, 1e-5)?, &candle_nn::ops::layer_norm(&x, &weight, &bias, 1e-5)?)?;
     let layer = candle_nn::Linear::new(numbers(&[7, 24], 4)?, Some(numbers(&[7], 5)?));
     near(hooks::linear(&x, layer.weight(), layer.bias())?, &candle_nn::Module::forward(&layer, &x)?)?;
+    // Candle's own product of several matrices that lie transposed reads other numbers than theirs.
+    let (lying, layer) = (numbers(&[2, 24, 9], 11)?.transpose(1, 2)?, &layer);
+    near(
+        hooks::linear(&lying, layer.weight(), layer.bias())?,
+        &candle_nn::Module::forward(layer, &lying.contiguous()?)?,
+    )?;
     // Positions of their own, and more of them than rows.
-    let (x, cos, sin) = (numbers(&[2, 3, 5, 8], 6)?, numbers(&[9, 4], 7)?, numbers(&[9, 4], 8)?);
+    let (x, cos, sin) = (numbers(&[2, 8, 16, 8], 6)?, numbers(&[19, 4], 7)?, numbers(&[19, 4], 8)?);
     near(hooks::rope(&x, &cos, &sin)?, &candle_nn::rotary_emb::rope(&x, &cos, &sin)?)?;
     near(hooks::rope_i(&x, &cos, &sin)?, &candle_nn::rotary_emb::rope_i(&x, &cos, &sin)?)?;
-    let (own_cos, own_sin) = (numbers(&[2, 3, 4], 9)?, numbers(&[2, 3, 4], 10)?);
+    near(hooks::rope_thd(&x, &cos, &sin)?, &candle_nn::rotary_emb::rope_thd(&x, &cos, &sin)?)?;
+    let (own_cos, own_sin) = (numbers(&[2, 8, 4], 9)?, numbers(&[2, 8, 4], 10)?);
     near(hooks::rope_thd(&x, &own_cos, &own_sin)?, &candle_nn::rotary_emb::rope_thd(&x, &own_cos, &own_sin)?)
 }
 
@@ -110,6 +117,34 @@ fn the_rest_is_left_to_candle() -> Result<()> {
     assert!(hooks::flash_attn([&heads, &heads, &heads], 1.0, None, None, true, None)?.is_none(), "ALiBi");
     assert!(hooks::sdpa([&heads, &heads, &heads], None, false, 1.0, -30.0)?.is_none(), "no soft cap");
     assert!(hooks::softmax(&x, &3).is_err(), "no such dimension");
+    Ok(())
+}
+
+/// Of a few numbers, and of rows of a few, Candle's fused operators are the quicker ones. They have no gradient, and no result for nothing.
+#[test]
+fn few_numbers_are_candle_s_unless_they_learn() -> Result<()> {
+    let (few, many) = (numbers(&[2, 4], 1)?, numbers(&[400, 8], 1)?);
+    let (weight, wide) = (numbers(&[8], 2)?, numbers(&[64], 2)?);
+    let left = [
+        hooks::softmax(&few, &1)?,
+        hooks::rms_norm(&many, &weight, 1e-5)?,
+        hooks::norm(&many, &weight, Some(&weight), true, 1e-5)?,
+        hooks::rms_norm(&numbers(&[2, 64], 1)?, &wide, 1e-5)?,
+        hooks::rope(&numbers(&[1, 4, 2, 8], 1)?, &numbers(&[2, 4], 1)?, &numbers(&[2, 4], 1)?)?,
+    ];
+    assert!(left.iter().all(Option::is_none));
+    let learning = Var::from_tensor(&weight)?;
+    let nothing = numbers(&[4, 0], 1)?;
+    let taken = [
+        hooks::softmax(Var::from_tensor(&few)?.as_tensor(), &1)?,
+        hooks::softmax(&few.to_dtype(DType::F16)?, &1)?,
+        hooks::softmax(&nothing, &1)?,
+        hooks::rms_norm(&many, &learning, 1e-5)?,
+        hooks::norm(&many, &weight, None, true, 1e-5)?,
+        hooks::rms_norm(&numbers(&[8, 400], 1)?.t()?, &weight, 1e-5)?,
+        hooks::rms_norm(&nothing, &numbers(&[0], 1)?, 1e-5)?,
+    ];
+    assert!(taken.iter().all(Option::is_some));
     Ok(())
 }
 

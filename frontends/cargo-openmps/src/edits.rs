@@ -38,6 +38,7 @@ pub const VERSIONS: &[&str] = &["0.11.0", "0.11.1"];
 
 const OPS: &str = "src/ops.rs";
 const ROTARY: &str = "src/rotary_emb.rs";
+const CACHES: &str = "src/kv_cache.rs";
 
 const EDITS: &[Edit] = &[
     edit(OPS, "softmax", "softmax(xs, &dim)", "f0f04f825727246f157a41072623c6d10a18739db2c1a1cf13e7ce735d6b6a6d"),
@@ -111,13 +112,31 @@ const EDITS: &[Edit] = &[
         "d3dde5c263d23131a0d1cd8c975b7386663609e7ca2200cbe2d48f9d76b36036",
     ),
     edit(
-        "src/kv_cache.rs",
+        CACHES,
         "ConcatKvCache::append",
         "concat_kv_cache([&mut self.k, &mut self.v], self.dim, [k, v])",
         "67d688d6dbf8163c5adb1d5f623d6edb7a9def9b71afa4573bd26d82e4a826de",
     ),
+    edit(
+        CACHES,
+        "RotatingCache::append",
+        "rotating_cache(src, self.dim, [self.offset, self.max_seq_len], |src| self.append(src))",
+        "fa476d1572edee283ac1bd426a345aacffe54b0946b50cc36cae49ee78748d3c",
+    ),
+    edit(
+        CACHES,
+        "ScatteredKvCache::append",
+        "scattered_kv_cache([k, v], &iam.indices, self.context, |k, v| self.append(k, v, iam))",
+        "78343011dadc96f0bb04ff8dc79389675aab3ea824c13a1cdc4a16299b6f586b",
+    ),
+    edit(
+        CACHES,
+        "InterleavedKvCache::append",
+        "interleaved_kv_cache([k, v], |k, v| self.append(k, v))",
+        "f46acee286a50df87e8bc71f3e82b1b7c6bfb1d7792511bc027d8d8b6b1800eb",
+    ),
     Edit {
-        file: "src/kv_cache.rs",
+        file: CACHES,
         function: "KvCache::append",
         digest: "2d66c5adfcc74c4835f51885d65f762429f2b3869333ef221bc944cd43f1c03c",
         before: "let past = [self.k.current_data()?, self.v.current_data()?]; ",
