@@ -5,6 +5,7 @@ the process ends.
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from openmps.paddle.devices import _is_mps
 
@@ -22,7 +23,7 @@ def install(paddle) -> None:
 def _refusing(paddle, name: str, original):
     @functools.wraps(original)
     def operator(x, *rest, **named):
-        first = x[0] if isinstance(x, list | tuple) and x else x
+        first: Any = x[0] if isinstance(x, list | tuple) and x else x
         if paddle.in_dynamic_mode() and isinstance(first, paddle.Tensor) and _is_mps(first.place):
             raise ValueError(f"{name}: x of shape {list(first.shape)} has no levels of detail (LoD), which say where its sequences begin")
         return original(x, *rest, **named)
