@@ -3,7 +3,6 @@
 //! A program is lowered for its inputs' shapes and for the contents that it reads on the way, and for nothing else: runs that read the same run the same
 //! graphs. So a run's course is kept, and the next run follows it as far as it reads the same; only what is new is lowered.
 
-use crate::courses::Held;
 use crate::error::Result;
 use crate::lower::Feed;
 use openmps::graph::Executable;
@@ -30,6 +29,42 @@ pub(crate) enum Origin {
         /// Which of its results.
         result: usize,
     },
+}
+
+/// What a run has at hand of what it was given and has computed, by its origin.
+pub(crate) struct Held {
+    inputs: Vec<Option<TensorData>>,
+    /// By the graph's number; nothing where all has gone.
+    pub(crate) graphs: Vec<Vec<Option<TensorData>>>,
+}
+
+impl Held {
+    pub(crate) fn of(inputs: &[TensorData]) -> Held {
+        Held { inputs: inputs.iter().cloned().map(Some).collect(), graphs: Vec::new() }
+    }
+
+    pub(crate) fn get(&self, origin: Origin) -> Option<&TensorData> {
+        let place = match origin {
+            Origin::Input(at) => self.inputs.get(at),
+            Origin::Graph { number, result } => self.graphs.get(number)?.get(result),
+        };
+        place?.as_ref()
+    }
+
+    /// Lets go of the rest: its memory serves what comes.
+    pub(crate) fn keep(&mut self, needed: &HashSet<Origin>) {
+        for (at, input) in self.inputs.iter_mut().enumerate() {
+            input.take_if(|_| !needed.contains(&Origin::Input(at)));
+        }
+        for (number, graph) in self.graphs.iter_mut().enumerate() {
+            for (result, tensor) in graph.iter_mut().enumerate() {
+                tensor.take_if(|_| !needed.contains(&Origin::Graph { number, result }));
+            }
+            if graph.iter().all(Option::is_none) {
+                graph.clear();
+            }
+        }
+    }
 }
 
 /// A compiled graph, and what its placeholders are fed.

@@ -1,6 +1,6 @@
 //! The courses that runs of a program took, for one set of shapes, as a tree: those that begin alike are one up to where they read different contents.
 
-use crate::course::{Content, Course, Event, Origin, Segment, content};
+use crate::course::{Content, Course, Event, Held, Origin, Segment, content};
 use crate::error::Result;
 use crate::lower::read;
 use openmps::{CommandQueue, TensorData};
@@ -28,42 +28,6 @@ struct Branch {
     /// What courses behind it still read of what there is by then.
     needed: HashSet<Origin>,
     next: usize,
-}
-
-/// What a run has at hand of what it was given and has computed, by its origin.
-pub(crate) struct Held {
-    inputs: Vec<Option<TensorData>>,
-    /// By the graph's number; nothing where all has gone.
-    graphs: Vec<Vec<Option<TensorData>>>,
-}
-
-impl Held {
-    fn of(inputs: &[TensorData]) -> Held {
-        Held { inputs: inputs.iter().cloned().map(Some).collect(), graphs: Vec::new() }
-    }
-
-    pub(crate) fn get(&self, origin: Origin) -> Option<&TensorData> {
-        let place = match origin {
-            Origin::Input(at) => self.inputs.get(at),
-            Origin::Graph { number, result } => self.graphs.get(number)?.get(result),
-        };
-        place?.as_ref()
-    }
-
-    /// Lets go of the rest: its memory serves what comes.
-    fn keep(&mut self, needed: &HashSet<Origin>) {
-        for (at, input) in self.inputs.iter_mut().enumerate() {
-            input.take_if(|_| !needed.contains(&Origin::Input(at)));
-        }
-        for (number, graph) in self.graphs.iter_mut().enumerate() {
-            for (result, tensor) in graph.iter_mut().enumerate() {
-                tensor.take_if(|_| !needed.contains(&Origin::Graph { number, result }));
-            }
-            if graph.iter().all(Option::is_none) {
-                graph.clear();
-            }
-        }
-    }
 }
 
 /// The courses of a program for one set of shapes.

@@ -16,7 +16,6 @@ use crate::image::{
 };
 use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
-use crate::operators::convolution_transpose::ConvolutionTranspose;
 use crate::prepared::{Form, Preparation, Prepared, may_prepare};
 use crate::queue::{Queue, is_host_device};
 use crate::reference::Array;
@@ -82,7 +81,7 @@ impl Default for Convolution {
 }
 
 impl Convolution {
-    fn sizes(&self, operator: &'static str, x: &Shape, weight: &Shape) -> Result<native::Convolution> {
+    pub(super) fn sizes(&self, operator: &'static str, x: &Shape, weight: &Shape) -> Result<native::Convolution> {
         expect_image(operator, "input", x)?;
         expect_image(operator, "weight", weight)?;
         expect_positive(operator, "strides", &self.strides)?;
@@ -113,21 +112,6 @@ impl Convolution {
             return Err(Error::Shape { operator, what: "input", got: x.clone(), expected });
         }
         Ok(sizes)
-    }
-
-    /// The transposed convolution, without anything fused, that maps this one's output back to its input: of an upstream gradient and the same weight it
-    /// makes the gradient with respect to the input.
-    pub fn reversed(&self, x: &Shape, weight: &Shape) -> Result<ConvolutionTranspose> {
-        let of = self.sizes(self.name(), x, weight)?;
-        Ok(ConvolutionTranspose {
-            strides: of.stride,
-            paddings: of.padding.to_vec(),
-            dilations: of.dilation,
-            groups: of.groups,
-            output_size: Some(of.input),
-            layout: self.layout,
-            ..ConvolutionTranspose::default()
-        })
     }
 
     fn vendor_call(&self, sizes: &native::Convolution, x: &View, inputs: &[View], out: &View) -> Option<VendorCall> {

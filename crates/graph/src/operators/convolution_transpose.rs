@@ -57,6 +57,23 @@ impl Default for ConvolutionTranspose {
     }
 }
 
+impl Convolution {
+    /// The transposed convolution, without anything fused, that maps this one's output back to its input: of an upstream gradient and the same weight it
+    /// makes the gradient with respect to the input.
+    pub fn reversed(&self, x: &Shape, weight: &Shape) -> Result<ConvolutionTranspose> {
+        let of = self.sizes(self.name(), x, weight)?;
+        Ok(ConvolutionTranspose {
+            strides: of.stride,
+            paddings: of.padding.to_vec(),
+            dilations: of.dilation,
+            groups: of.groups,
+            output_size: Some(of.input),
+            layout: self.layout,
+            ..ConvolutionTranspose::default()
+        })
+    }
+}
+
 impl ConvolutionTranspose {
     /// The convolution that this one reverses.
     fn sizes(&self, x: &Shape, weight: &Shape) -> Result<native::Convolution> {

@@ -1,15 +1,17 @@
 //! What the steps of a plan read and write, as views that are made once and serve run after run: a run says where they lie, and no more.
 
 use super::memory::Layout;
-use super::plan::Prepared;
 use super::{Step, TensorData, Value};
 use crate::error::{Error, Result};
-use openmps_graph::View;
+use openmps_graph::{View, prepared};
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Sets of views that are kept for the next runs; so many runs at the same time make none.
 const KEPT: usize = 8;
+
+/// A constant input in a form of its own: which input, and the form.
+pub(super) type Prepared = Option<(usize, Arc<prepared::Prepared>)>;
 
 /// Where an operand lies.
 #[derive(Clone, Copy, Debug)]

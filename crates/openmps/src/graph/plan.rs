@@ -2,7 +2,7 @@
 
 use super::fuse::fuse;
 use super::memory::{Layout, lifetimes};
-use super::operands::{Memory, Operands, without_memory};
+use super::operands::{Memory, Operands, Prepared, without_memory};
 use super::passes::{Constant, numbers};
 use super::{Assignment, Graph, OptimizationLevel, Source, Step, Tensor, TensorData, Value};
 use crate::buffer::Buffer;
@@ -65,9 +65,6 @@ pub(super) struct Plan {
     /// Values whose memory others may have, too: what runs are fed, tensors of the graph's user, variables.
     pub shared: Vec<usize>,
 }
-
-/// A constant input in a form of its own: which input, and the form.
-pub(super) type Prepared = Option<(usize, Arc<prepared::Prepared>)>;
 
 /// What a constant in a form of its own is found by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
