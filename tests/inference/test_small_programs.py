@@ -85,7 +85,6 @@ PROGRAMS = {
     "means of volumes": (lambda x: F.avg_pool3d(x, 3, stride=2, padding=1, exclusive=False), [VOLUME], "new legacy"),
     "means inside of volumes": (lambda x: F.avg_pool3d(x, (2, 3, 1), padding="SAME"), [VOLUME], "new legacy"),
     "volumes to a size": (lambda x: F.adaptive_avg_pool3d(x, (4, 3, 1)), [VOLUME], "new legacy"),
-    "largest of volumes to a size": (lambda x: F.adaptive_max_pool3d(x, (1, 5, 2)), [VOLUME], "new legacy"),
     "a number that is set": (lambda x: static.setitem(x * 1.0, 0, 2.5), [ROWS], "new"),
 }
 

@@ -57,6 +57,9 @@ rows! {
     "depthwise_conv2d" => "depthwise_conv2d", ["Input", "Filter"] => *OUTPUT;
     "conv2d_transpose" => "conv2d_transpose", ["Input", "Filter", "OutputSizeTensor|OutputSize"] => *OUTPUT;
     "depthwise_conv2d_transpose" => "conv2d_transpose", ["Input", "Filter", "OutputSizeTensor|OutputSize"] => *OUTPUT;
+    "conv3d" => "conv3d", ["Input", "Filter"] => *OUTPUT;
+    "conv3d_transpose" => "conv3d_transpose", ["Input", "Filter"] => *OUTPUT;
+    "pool3d" => "pool3d", ["X"] => *OUT, &[("ksize", "kernel_size")];
     "pool2d" => "pool2d", ["X", "KernelSize"] => *OUT, &[("ksize", "kernel_size")];
     "max_pool2d_with_index" => "max_pool2d_with_index", *X => ["Out", "Mask"], &[("ksize", "kernel_size")];
     "nearest_interp_v2" => "nearest_interp", *INTERPOLATION => *OUT;
