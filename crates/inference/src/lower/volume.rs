@@ -1,12 +1,12 @@
 //! Operations on volumes, as sums over what operators on images make of their planes.
 
 use super::image::{layout, padding_algorithm, sizes};
-use super::onnx::window::{Axis, halves, paddings, pair};
+use super::onnx::window::{Axis, convolution_along, halves, transposed_along};
 use super::{Lowering, Table, Value, size_of, wrong};
 use crate::error::{Error, Result};
 use crate::program::Operation;
 use openmps::operators::image::{ImageLayout, PaddingAlgorithm};
-use openmps::operators::operators::convolution::{Convolution, Fused};
+use openmps::operators::operators::convolution::Convolution;
 use openmps::operators::operators::convolution_transpose::ConvolutionTranspose;
 use openmps::operators::operators::pooling::{Pooling, PoolingType};
 
@@ -144,15 +144,7 @@ fn convolution(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Val
     let (x, weight) = (lowering.volume(operation)?, lowering.input(operation, 1)?);
     let (shape, filters) = (lowering.shape(&x)?, lowering.shape(&weight)?);
     let axes = axes(operation, &shape, filters.get(2..).unwrap_or_default())?;
-    let of = Convolution {
-        strides: pair(&axes, |axis| axis.stride, 1),
-        paddings: paddings(&axes),
-        padding_algorithm: PaddingAlgorithm::Explicit,
-        dilations: pair(&axes, |axis| axis.dilation, 1),
-        groups: size_of(operation, operation.integer("groups", 1)?)?,
-        layout: ImageLayout::Nchw,
-        fused: Fused::default(),
-    };
+    let of = convolution_along(&axes, size_of(operation, operation.integer("groups", 1)?)?);
     let y = lowering.volume_convolution(&of, &axes[0], &x, &weight)?;
     lowering.laid_out(operation, y)
 }
@@ -174,14 +166,7 @@ fn transposed(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Valu
             [0, 1, 2].map(|at| more[at] - least[at])
         }
     };
-    let of = ConvolutionTranspose {
-        strides: pair(&axes, |axis| axis.stride, 1),
-        paddings: paddings(&axes),
-        dilations: pair(&axes, |axis| axis.dilation, 1),
-        groups: size_of(operation, operation.integer("groups", 1)?)?,
-        output_padding: [more[1], more[2]],
-        ..ConvolutionTranspose::default()
-    };
+    let of = transposed_along(&axes, size_of(operation, operation.integer("groups", 1)?)?, [more[1], more[2]]);
     let y = lowering.volume_transposed(&of, &axes[0], more[0], &x, &weight)?;
     lowering.laid_out(operation, y)
 }

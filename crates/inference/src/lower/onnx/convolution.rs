@@ -1,13 +1,10 @@
 //! Convolutions and transposed ones. Lines are images of one row; volumes are in `lower/volume.rs`.
 
-use super::window::{axes, halves, paddings, pair, spatial};
+use super::window::{axes, convolution_along, halves, spatial, transposed_along};
 use crate::error::Result;
 use crate::lower::{Lowering, Table, Value, size_of, sizes_of, wrong};
 use crate::program::Operation;
 use openmps::operators::Operator;
-use openmps::operators::image::{ImageLayout, PaddingAlgorithm};
-use openmps::operators::operators::convolution::{Convolution, Fused};
-use openmps::operators::operators::convolution_transpose::ConvolutionTranspose;
 
 pub(super) const TABLE: Table = &[("Conv", convolution), ("ConvTranspose", transposed)];
 
@@ -22,15 +19,7 @@ impl Lowering<'_> {
     pub(super) fn convolution(&mut self, operation: &Operation, x: &Value, weight: &Value) -> Result<Value> {
         let (shape, filters) = (self.shape(x)?, self.shape(weight)?);
         let axes = axes(operation, spatial(operation, &shape)?, spatial(operation, &filters)?)?;
-        let of = Convolution {
-            strides: pair(&axes, |axis| axis.stride, 1),
-            paddings: paddings(&axes),
-            padding_algorithm: PaddingAlgorithm::Explicit,
-            dilations: pair(&axes, |axis| axis.dilation, 1),
-            groups: size_of(operation, operation.integer("group", 1)?)?,
-            layout: ImageLayout::Nchw,
-            fused: Fused::default(),
-        };
+        let of = convolution_along(&axes, size_of(operation, operation.integer("group", 1)?)?);
         match &axes[..] {
             [_] | [_, _] => self.on_images(of, x, weight),
             [depth, _, _] => self.volume_convolution(&of, depth, x, weight),
@@ -70,21 +59,12 @@ fn transposed(lowering: &mut Lowering, operation: &Operation) -> Result<Vec<Valu
         // More than there is, is added behind.
         more[at] += size.saturating_sub(whole);
     }
-    let of = ConvolutionTranspose {
-        strides: pair(&axes, |axis| axis.stride, 1),
-        paddings: paddings(&axes),
-        padding_algorithm: PaddingAlgorithm::Explicit,
-        dilations: pair(&axes, |axis| axis.dilation, 1),
-        groups: size_of(operation, operation.integer("group", 1)?)?,
-        output_padding: match more[..] {
-            [.., height, width] => [height, width],
-            [width] => [0, width],
-            [] => [0, 0],
-        },
-        output_size: None,
-        layout: ImageLayout::Nchw,
-        fused: Fused::default(),
+    let output_padding = match more[..] {
+        [.., height, width] => [height, width],
+        [width] => [0, width],
+        [] => [0, 0],
     };
+    let of = transposed_along(&axes, size_of(operation, operation.integer("group", 1)?)?, output_padding);
     let y = match &axes[..] {
         [_] | [_, _] => lowering.on_images(of, &x, &weight)?,
         [depth, _, _] => lowering.volume_transposed(&of, depth, more[0], &x, &weight)?,

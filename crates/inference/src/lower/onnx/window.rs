@@ -3,6 +3,8 @@
 use crate::error::Result;
 use crate::lower::{Lowering, Value, number_of, sizes_of, wrong};
 use crate::program::Operation;
+use openmps::operators::operators::convolution::Convolution;
+use openmps::operators::operators::convolution_transpose::ConvolutionTranspose;
 use openmps::operators::operators::elementwise::Binary;
 use openmps::operators::operators::pad::{Mode, Pad};
 use openmps::operators::operators::slice::{Range, Slice};
@@ -112,6 +114,33 @@ pub(in crate::lower) fn pair<T: Copy>(axes: &[Axis], of: impl Fn(&Axis) -> T, ro
 pub(in crate::lower) fn paddings(axes: &[Axis]) -> Vec<usize> {
     let [[top, bottom], [left, right]] = pair(axes, |axis| axis.padding, [0, 0]);
     vec![top, bottom, left, right]
+}
+
+/// The convolution along these axes, of images or of a volume's planes.
+pub(in crate::lower) fn convolution_along(axes: &[Axis], groups: usize) -> Convolution {
+    Convolution {
+        strides: pair(axes, |axis| axis.stride, 1),
+        paddings: paddings(axes),
+        dilations: pair(axes, |axis| axis.dilation, 1),
+        groups,
+        ..Convolution::default()
+    }
+}
+
+/// The same for a transposed one, with so many more rows and columns at the end.
+pub(in crate::lower) fn transposed_along(
+    axes: &[Axis],
+    groups: usize,
+    output_padding: [usize; 2],
+) -> ConvolutionTranspose {
+    ConvolutionTranspose {
+        strides: pair(axes, |axis| axis.stride, 1),
+        paddings: paddings(axes),
+        dilations: pair(axes, |axis| axis.dilation, 1),
+        groups,
+        output_padding,
+        ..ConvolutionTranspose::default()
+    }
 }
 
 impl Lowering<'_> {
