@@ -122,9 +122,9 @@ impl Operator for Gather {
         let axis = axis_of(self.name(), self.axis, inputs[0].rank())?;
         if !queue.is_host() {
             let (x, index) = (&inputs[0], &inputs[1]);
-            let (named, check) = (Named::slices(x, axis, index), || check_all(index, x.shape[axis]));
+            let (named, check) = (|| Named::slices(x, axis, index), || check_all(index, x.shape[axis]));
             let vendor = || vendor::slices(x, axis, index, &outputs[0]);
-            return indexed::read_on_device(queue, self.name(), (&named, None), check, vendor, &outputs[0]);
+            return indexed::read_on_device(queue, self.name(), (named, None), check, vendor, &outputs[0]);
         }
         call(queue, self.name(), || {
             let (x, index) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
@@ -180,10 +180,10 @@ impl Operator for Embedding {
         check_dense(self, inputs, outputs)?;
         if !queue.is_host() {
             let (index, table) = (&inputs[0], &inputs[1]);
-            let (named, check) = (Named::slices(table, 0, index), || check_rows(index, table.shape[0]));
+            let (named, check) = (|| Named::slices(table, 0, index), || check_rows(index, table.shape[0]));
             // MPSGraph has no padding.
             let vendor = || self.padding.is_none().then(|| vendor::slices(table, 0, index, &outputs[0])).flatten();
-            return indexed::read_on_device(queue, self.name(), (&named, self.padding), check, vendor, &outputs[0]);
+            return indexed::read_on_device(queue, self.name(), (named, self.padding), check, vendor, &outputs[0]);
         }
         call(queue, self.name(), || {
             let (index, table) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
@@ -231,8 +231,9 @@ impl Operator for TakeAlongAxis {
         if !queue.is_host() {
             let (x, index) = (&inputs[0], &inputs[1]);
             let check = || indices(&Dense::of(index), index).check_from(lowest, x.shape[axis]);
-            let (named, vendor) = (Named::elements(x, axis, index), || vendor::elements(x, axis, index, &outputs[0]));
-            return indexed::read_on_device(queue, self.name(), (&named, None), check, vendor, &outputs[0]);
+            let (named, vendor) =
+                (|| Named::elements(x, axis, index), || vendor::elements(x, axis, index, &outputs[0]));
+            return indexed::read_on_device(queue, self.name(), (named, None), check, vendor, &outputs[0]);
         }
         call(queue, self.name(), || {
             let (x, index) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));

@@ -142,7 +142,7 @@ pub(super) fn check(
 pub(super) fn read_on_device(
     queue: &Queue,
     operator: &'static str,
-    (named, padding): (&Named, Option<i64>),
+    (named, padding): (impl FnOnce() -> Named, Option<i64>),
     check: impl FnOnce() -> std::result::Result<(), openmps_host::Error>,
     vendor: impl FnOnce() -> Option<VendorCall>,
     out: &View,
@@ -150,7 +150,7 @@ pub(super) fn read_on_device(
     if self::check(queue, operator, check)? && try_vendor(queue, operator, vendor)? {
         return Ok(());
     }
-    read(queue, operator, named, padding, out)
+    read(queue, operator, &named(), padding, out)
 }
 
 /// The parameters of [`Named::arguments`].

@@ -68,9 +68,9 @@ impl Operator for GatherNd {
         let width = inputs[1].shape[inputs[1].rank() - 1];
         if !queue.is_host() {
             let (x, index) = (&inputs[0], &inputs[1]);
-            let (named, check) = (Named::tuples(x, index), || check_tuples(&x.shape[..width], index));
+            let (named, check) = (|| Named::tuples(x, index), || check_tuples(&x.shape[..width], index));
             let vendor = || vendor::tuples(x, index, &outputs[0]);
-            return indexed::read_on_device(queue, self.name(), (&named, None), check, vendor, &outputs[0]);
+            return indexed::read_on_device(queue, self.name(), (named, None), check, vendor, &outputs[0]);
         }
         call(queue, self.name(), || {
             let (x, index) = (Dense::of(&inputs[0]), Dense::of(&inputs[1]));
