@@ -32,15 +32,20 @@ pub(crate) enum Origin {
 }
 
 /// What a run has at hand of what it was given and has computed, by its origin.
-pub(crate) struct Held {
+pub(crate) struct AtHand {
     inputs: Vec<Option<TensorData>>,
     /// By the graph's number; nothing where all has gone.
-    pub(crate) graphs: Vec<Vec<Option<TensorData>>>,
+    graphs: Vec<Vec<Option<TensorData>>>,
 }
 
-impl Held {
-    pub(crate) fn of(inputs: &[TensorData]) -> Held {
-        Held { inputs: inputs.iter().cloned().map(Some).collect(), graphs: Vec::new() }
+impl AtHand {
+    pub(crate) fn of(inputs: &[TensorData]) -> AtHand {
+        AtHand { inputs: inputs.iter().cloned().map(Some).collect(), graphs: Vec::new() }
+    }
+
+    /// Adds the results of the next graph.
+    pub(crate) fn add(&mut self, results: Vec<TensorData>) {
+        self.graphs.push(results.into_iter().map(Some).collect());
     }
 
     pub(crate) fn get(&self, origin: Origin) -> Option<&TensorData> {
@@ -88,7 +93,7 @@ impl Segment {
     }
 
     /// Runs the graph with what it is fed of what the run holds.
-    pub(crate) fn run(&self, queue: &CommandQueue, held: &Held) -> Result<Vec<TensorData>> {
+    pub(crate) fn run(&self, queue: &CommandQueue, held: &AtHand) -> Result<Vec<TensorData>> {
         let feeds: Vec<(&str, &TensorData)> =
             self.feeds.iter().filter_map(|(name, origin)| Some((&name[..], held.get(*origin)?))).collect();
         Ok(self.executable.run(queue, &feeds)?)

@@ -1,6 +1,6 @@
 //! The courses that runs of a program took, for one set of shapes, as a tree: those that begin alike are one up to where they read different contents.
 
-use crate::course::{Content, Course, Event, Held, Origin, Segment, content};
+use crate::course::{AtHand, Content, Course, Event, Origin, Segment, content};
 use crate::error::Result;
 use crate::lower::read;
 use openmps::{CommandQueue, TensorData};
@@ -64,14 +64,14 @@ impl Courses {
 
     /// Runs the program as a run before did. None where it reads what none did, which it may find out after some graphs.
     pub(crate) fn follow(&self, queue: &CommandQueue, inputs: &[TensorData]) -> Result<Option<Vec<TensorData>>> {
-        let (mut held, mut at) = (Held::of(inputs), 0);
+        let (mut held, mut at) = (AtHand::of(inputs), 0);
         loop {
             // No lock is held while a graph runs: other runs follow at the same time.
             let Some(next) = self.kept().at(at) else { return Ok(None) };
             match next {
                 Move::Run(segment, next) => {
                     let results = segment.run(queue, &held)?;
-                    held.graphs.push(results.into_iter().map(Some).collect());
+                    held.add(results);
                     at = next;
                 }
                 Move::Read(origin) => {
@@ -191,7 +191,7 @@ fn needed(events: &[Event], last: &Segment) -> Vec<HashSet<Origin>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lower::{Feed, Held as Fed};
+    use crate::lower::{Feed, Held};
     use openmps::graph::Executable;
     use openmps::{DataType, Device, Graph, OptimizationLevel};
 
@@ -207,12 +207,12 @@ mod tests {
     /// Counts from the input on in so many rounds, each of which reads how far it got.
     fn count(device: &Device, rounds: usize, input: &TensorData) -> (Course, Segment) {
         let (executable, placeholder) = next_number(device);
-        let (mut course, mut held) = (Course::default(), Fed { tensor: input.clone(), origin: Origin::Input(0) });
+        let (mut course, mut held) = (Course::default(), Held { tensor: input.clone(), origin: Origin::Input(0) });
         for _ in 0..rounds {
             let feed = Feed { name: "x".to_owned(), placeholder, held };
             let (segment, results) = Segment::first(Arc::clone(&executable), &device.queue(), vec![feed]).unwrap();
             let origin = Origin::Graph { number: course.ran(segment), result: 0 };
-            held = Fed { tensor: results[0].clone(), origin };
+            held = Held { tensor: results[0].clone(), origin };
             course.read(origin, &read(&held.tensor).unwrap().data);
         }
         let feed = Feed { name: "x".to_owned(), placeholder, held };
