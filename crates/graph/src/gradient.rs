@@ -19,14 +19,14 @@ pub trait Recorder {
     fn record(&mut self, operator: Arc<dyn Operator>, inputs: &[Node]) -> Result<Vec<Node>>;
 
     /// The same elements in the same order under another shape of as many.
-    fn reshape(&mut self, x: Node, dims: &[usize]) -> Result<Node>;
+    fn record_reshape(&mut self, x: Node, dims: &[usize]) -> Result<Node>;
 }
 
 /// For each input of an operator its gradient; `None` where it is zero, as that of an index is.
 pub type Gradients = Vec<Option<Node>>;
 
-/// One step backwards: an operator's call, and the gradients of its outputs. The words in which operators say theirs are its methods, in
-/// `operators/backward.rs`.
+/// One step backwards: an operator's call, and the gradients of its outputs. The words in which operators say theirs are a recorder's methods, in
+/// `operators/words.rs`.
 pub struct Backward<'a> {
     /// Where the operators are written down.
     pub recorder: &'a mut dyn Recorder,

@@ -70,7 +70,7 @@ impl Recorder for Reference {
         Ok(outputs.into_iter().map(|output| self.push(output)).collect())
     }
 
-    fn reshape(&mut self, x: Node, dims: &[usize]) -> openmps_graph::Result<Node> {
+    fn record_reshape(&mut self, x: Node, dims: &[usize]) -> openmps_graph::Result<Node> {
         let Array { data, dtype, .. } = self.0[x.0].clone();
         Ok(self.push(Array::new(dims, data, dtype)))
     }
@@ -114,7 +114,7 @@ impl Recorder for OnDevice<'_> {
         Ok(nodes)
     }
 
-    fn reshape(&mut self, x: Node, dims: &[usize]) -> openmps_graph::Result<Node> {
+    fn record_reshape(&mut self, x: Node, dims: &[usize]) -> openmps_graph::Result<Node> {
         let Array { data, dtype, .. } = self.tensors[x.0].array.clone();
         Ok(self.push(&Array::new(dims, data, dtype)))
     }
@@ -309,7 +309,7 @@ fn elementwise(operator: Elementwise) -> Result<(), Failed> {
     }
     match (has.contains(&true), operator) {
         (true, _) if has.contains(&false) => Err(format!("{} has a gradient in some cases only", row.name).into()),
-        (false, Elementwise::Unary(_) | Elementwise::Activation(_)) => {
+        (false, Elementwise::Unary(_) | Elementwise::Activation(_) | Elementwise::Gradient(_)) => {
             Err(format!("{} has no gradient", row.name).into())
         }
         _ => Ok(()),

@@ -8,6 +8,7 @@ use crate::layout::{axis_of, call, check, expect_dtype, expect_inputs, expect_sh
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::{Elementwise, Unary};
 use crate::operators::reduce::Reduction;
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View};

@@ -16,6 +16,7 @@ use crate::image::{
 };
 use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
+use crate::operators::words::Words;
 use crate::prepared::{Form, Preparation, Prepared, may_prepare};
 use crate::queue::{Queue, is_host_device};
 use crate::reference::Array;

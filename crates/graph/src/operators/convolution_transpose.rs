@@ -8,6 +8,7 @@ use crate::image::{ImageLayout, PaddingAlgorithm, expect_image, expect_positive,
 use crate::layout::{call, check, computes, expect_dtype, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::operators::convolution::ConvolutionWeightGradient;
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::vendor::try_vendor;

@@ -7,6 +7,7 @@ use crate::layout::{call, check, expect_inputs};
 use crate::movement;
 use crate::operator::{Meta, Operator};
 use crate::operators::repeat_gradient::RepeatGradient;
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{MAX_RANK, Shape, View};

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
 use crate::layout::{Dense, axis_of, call, check_dense, expect_dtype, expect_inputs, fill_view, lines};
 use crate::operator::{Meta, Operator};
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::{Array, for_each_index, sum};
 use crate::view::{Shape, View};

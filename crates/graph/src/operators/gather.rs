@@ -15,6 +15,7 @@ use crate::operator::{Meta, Operator};
 use crate::operators::scatter::EmbeddingGradient;
 use crate::operators::scatter::IndexAdd;
 use crate::operators::scatter::PutAlongAxis;
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{View, shape_of};

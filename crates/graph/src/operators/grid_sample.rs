@@ -11,6 +11,7 @@ use crate::gradient::{Backward, Gradients};
 use crate::image::MOST;
 use crate::layout::{check, check_dense, expect_dtype, expect_inputs, expect_shape};
 use crate::operator::{Meta, Operator};
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View};

@@ -8,6 +8,7 @@ use crate::gradient::{Backward, Gradients};
 use crate::image::{ImageLayout, expect_image, write};
 use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::vendor::{VendorGraph, try_vendor};

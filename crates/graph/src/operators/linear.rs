@@ -8,6 +8,7 @@ use crate::layout::{call, check, expect_dtype, expect_inputs, expect_shape};
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::{self, Activation, Binary, Chain, Elementwise, Fused, Operand, Stage};
 use crate::operators::matmul::Matmul;
+use crate::operators::words::Words;
 use crate::prepared::{Form, Preparation, Prepared, may_prepare};
 use crate::queue::{Queue, is_host_device};
 use crate::reference::Array;

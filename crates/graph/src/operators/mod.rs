@@ -45,6 +45,7 @@ pub mod sort;
 pub mod special;
 pub mod transpose;
 pub mod triangle;
+pub mod words;
 
 use crate::entry::Entry;
 use crate::sealed::Sealed;

@@ -13,6 +13,7 @@ use crate::image::{ImageLayout, PaddingAlgorithm, expect_image, expect_positive,
 use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::operators::reduce::{Reduce, Reduction};
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::vendor::{VendorGraph, try_vendor};

@@ -9,6 +9,7 @@ use crate::gradient::{Backward, Gradients};
 use crate::image::{Singles, write_singles};
 use crate::layout::{Dense, call, check, expect_dtype, expect_inputs};
 use crate::operator::{Meta, Operator};
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{View, shape_of};

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
 use crate::layout::{Dense, call, check, check_dense, expect_dense, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View, elements};

@@ -8,6 +8,7 @@ use crate::layout::{Dense, call, check_dense, copy_view, expect_inputs};
 use crate::operator::{Meta, Operator};
 use crate::operators::expand::Tile;
 use crate::operators::reduce::{Reduce, Reduction};
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
 use crate::view::{MAX_RANK, Shape, View, dense_strides};

@@ -8,6 +8,7 @@ use crate::gradient::{Backward, Gradients, Node};
 use crate::layout::{call, check_dense, expect_dtype, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
 use crate::operators::slice::{Range, Slice};
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Strides, View};

@@ -7,6 +7,7 @@ use crate::layout::{Dense, axis_of, call, check, check_dense, expect_dense, expe
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::{Binary, Unary};
 use crate::operators::scatter::PutAlongAxis;
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;

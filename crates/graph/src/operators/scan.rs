@@ -10,6 +10,7 @@ use crate::layout::{
 };
 use crate::operator::{Meta, Operator};
 use crate::operators::flip::Flip;
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{View, shape_of};

@@ -17,6 +17,7 @@ use crate::layout::{Dense, axis_of, call, check_dense, copy_view, expect_dtype, 
 use crate::operator::{Meta, Operator};
 use crate::operators::gather::Gather;
 use crate::operators::gather::GatherNd;
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
 use crate::vendor::try_vendor;

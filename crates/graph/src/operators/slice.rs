@@ -6,6 +6,7 @@ use crate::gradient::{Backward, Gradients};
 use crate::layout::{axis_of, check, expect_dtype, expect_inputs};
 use crate::movement;
 use crate::operator::{Meta, Operator};
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View};

@@ -10,6 +10,7 @@ use crate::gradient::{Backward, Gradients};
 use crate::layout::{axis_of, call, expect_float, expect_inputs};
 use crate::movement;
 use crate::operator::{Meta, Operator};
+use crate::operators::words::Words;
 use crate::program::{self, Key};
 use crate::queue::Queue;
 use crate::reference::{Array, sum};

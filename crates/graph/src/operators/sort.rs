@@ -6,6 +6,7 @@ use crate::gradient::{Backward, Gradients};
 use crate::layout::{Dense, axis_of, call, check, expect_dense, expect_inputs, lines};
 use crate::operator::{Meta, Operator};
 use crate::operators::scatter::PutAlongAxis;
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
 use crate::view::View;

@@ -6,6 +6,7 @@ use crate::gradient::{Backward, Gradients, Node};
 use crate::layout::{Dense, call, check_dense, expect_dtype, expect_inputs, expect_shape};
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::{Binary, Elementwise, Unary};
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;

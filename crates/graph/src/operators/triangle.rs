@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients};
 use crate::layout::{call, check_dense, expect_inputs, takes_native};
 use crate::operator::{Meta, Operator};
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;

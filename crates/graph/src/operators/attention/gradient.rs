@@ -4,12 +4,13 @@ use super::Attention;
 use crate::error::Result;
 use crate::gradient::{Backward, Gradients, Node};
 use crate::operator::Meta;
-use crate::operators::backward::Transposed::{No, Yes};
 use crate::operators::elementwise::{Binary, Elementwise, Unary};
 use crate::operators::full::Full;
 use crate::operators::reduce::Reduction;
 use crate::operators::softmax::{Softmax, SoftmaxGradient};
 use crate::operators::triangle::Triangle;
+use crate::operators::words::Transposed::{No, Yes};
+use crate::operators::words::Words;
 use openmps_host::native::attention as native;
 use openmps_tile::Number;
 

@@ -8,6 +8,7 @@ use crate::gradient::{Backward, Gradients};
 use crate::image::{Singles, expect_image, expect_positive, write, write_singles};
 use crate::layout::{Dense, call, check, computes, expect_dtype, expect_inputs, expect_shape, takes_native};
 use crate::operator::{Meta, Operator};
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{Shape, View};

@@ -1,10 +1,12 @@
-//! Gradients of elementwise operators as operators: by the table in gradient.rs, and those of several tensors.
+//! Gradients of elementwise operators as operators: by the table in gradient.rs, and those of several tensors. The gradients of these are in
+//! curvature.rs.
 
 use super::gradient::{Rule, of_activation, of_unary};
 use super::{Activation, Binary, Call, Elementwise, Gradient, Unary};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients, Node};
 use crate::operator::Operator;
+use crate::operators::words::Words;
 use openmps_tile::Number;
 
 impl Call {
@@ -29,7 +31,7 @@ impl Call {
         }
     }
 
-    fn without_gradient(&self) -> Error {
+    pub(super) fn without_gradient(&self) -> Error {
         Error::NoGradient { operator: self.name() }
     }
 
@@ -121,92 +123,6 @@ impl Call {
             _ => return Err(self.without_gradient()),
         };
         Ok(Some(gradient))
-    }
-
-    /// A gradient's own gradient: every formula is linear in its last tensor, dy; by the first it is the second derivative times dy.
-    fn of_gradient(&self, gradient: Gradient, b: &mut Backward<'_>) -> Result<Gradients> {
-        let ([z, dy], upstream) = match *b.inputs {
-            [z, dy] => ([z, dy], b.dy()?),
-            _ => return Err(self.without_gradient()),
-        };
-        let mut gradients = b.nothing();
-        if b.wanted[1] {
-            let whole = b.map(self.operator, &[z, upstream], &self.scalars)?;
-            let dims = b.shape(dy);
-            gradients[1] = Some(b.sum_to(whole, &dims)?);
-        }
-        if b.wanted[0]
-            && let Some(curvature) = self.curvature(gradient, z, b)?
-        {
-            let weighted = b.multiply(upstream, dy)?;
-            let whole = b.multiply(weighted, curvature)?;
-            let dims = b.shape(z);
-            gradients[0] = Some(b.sum_to(whole, &dims)?);
-        }
-        Ok(gradients)
-    }
-
-    /// The derivative of a gradient's factor of dy by what it is computed from; `None` where it is zero.
-    fn curvature(&self, gradient: Gradient, z: Node, b: &mut Backward<'_>) -> Result<Option<Node>> {
-        use Gradient as G;
-        let value = match gradient {
-            G::Relu | G::Relu6 | G::Abs | G::Clip | G::LeakyRelu | G::HardTanh | G::HardSigmoid => return Ok(None),
-            G::HardShrink | G::SoftShrink | G::ThresholdedRelu | G::Chosen | G::NotChosen => return Ok(None),
-            G::Exp | G::Expm1 => b.full_like(z, 1.0)?,
-            G::Square => b.full_like(z, 2.0)?,
-            G::Cube => b.affine(z, 6.0, 0.0)?,
-            G::Log => {
-                let inverse = b.unary(Unary::Reciprocal, z)?;
-                let square = b.unary(Unary::Square, inverse)?;
-                b.unary(Unary::Negate, square)?
-            }
-            G::Sqrt => {
-                let inverse = b.unary(Unary::Reciprocal, z)?;
-                let square = b.unary(Unary::Square, inverse)?;
-                b.affine(square, -0.5, 0.0)?
-            }
-            G::Rsqrt => {
-                let square = b.unary(Unary::Square, z)?;
-                b.affine(square, -1.5, 0.0)?
-            }
-            G::Reciprocal | G::Tanh => b.affine(z, -2.0, 0.0)?,
-            G::Sigmoid => b.affine(z, -2.0, 1.0)?,
-            G::Sin => {
-                let sine = b.unary(Unary::Sin, z)?;
-                b.unary(Unary::Negate, sine)?
-            }
-            G::Cos => {
-                let cosine = b.unary(Unary::Cos, z)?;
-                b.unary(Unary::Negate, cosine)?
-            }
-            G::Erf => {
-                let factor = b.affine(z, -2.0, 0.0)?;
-                b.formula(G::Erf, &[z, factor])?
-            }
-            G::Silu => {
-                // s (1 - s) (2 + x (1 - 2 s))
-                let sigmoid = b.map(Elementwise::Activation(Activation::Sigmoid), &[z], &[])?;
-                let slope = b.affine(sigmoid, -2.0, 1.0)?;
-                let bent = b.multiply(z, slope)?;
-                let bent = b.affine(bent, 1.0, 2.0)?;
-                b.formula(G::Sigmoid, &[sigmoid, bent])?
-            }
-            G::Gelu => {
-                // (2 - x^2) times the density, which is the slope of erf(x / sqrt 2) / 2.
-                let square = b.unary(Unary::Square, z)?;
-                let factor =
-                    b.affine(square, -0.5 * std::f64::consts::FRAC_1_SQRT_2, std::f64::consts::FRAC_1_SQRT_2)?;
-                let scaled = b.affine(z, std::f64::consts::FRAC_1_SQRT_2, 0.0)?;
-                b.formula(G::Erf, &[scaled, factor])?
-            }
-            G::Pow => {
-                let Number::Float(factor) = self.scalars[0] else { return Err(self.without_gradient()) };
-                let power = b.map(Elementwise::Unary(Unary::PowScalar), &[z], &[Number::Float(factor - 2.0)])?;
-                b.affine(power, factor * (factor - 1.0), 0.0)?
-            }
-            _ => return Err(self.without_gradient()),
-        };
-        Ok(Some(value))
     }
 }
 

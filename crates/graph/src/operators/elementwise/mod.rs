@@ -3,6 +3,7 @@
 mod activation;
 mod binary;
 mod chain;
+mod curvature;
 mod differentiate;
 pub mod expression;
 pub(crate) mod form;

@@ -8,6 +8,7 @@ use crate::layout::{Dense, call, check_dense, expect_inputs};
 use crate::operator::{Meta, Operator};
 use crate::operators::indexed::{self, Named};
 use crate::operators::scatter::ScatterNdAdd;
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{View, shape_of};

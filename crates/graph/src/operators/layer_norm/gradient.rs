@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients, Node};
 use crate::operators::elementwise::Unary;
 use crate::operators::reduce::Reduction;
+use crate::operators::words::Words;
 
 pub(super) fn gradient(operator: &LayerNorm, b: &mut Backward<'_>) -> Result<Gradients> {
     if b.upstream[1..].iter().any(Option::is_some) {

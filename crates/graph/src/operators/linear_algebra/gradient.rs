@@ -4,8 +4,9 @@ use super::{Algorithm, LinearAlgebra};
 use crate::error::{Error, Result};
 use crate::gradient::{Backward, Gradients, Node};
 use crate::operator::Operator;
-use crate::operators::backward::Transposed::{No, Yes};
 use crate::operators::elementwise::Unary;
+use crate::operators::words::Transposed::{No, Yes};
+use crate::operators::words::Words;
 
 pub(super) fn gradient(operator: &LinearAlgebra, b: &mut Backward<'_>) -> Result<Gradients> {
     let x = b.inputs[0];

@@ -3,7 +3,8 @@
 use super::Matmul;
 use crate::error::Result;
 use crate::gradient::{Backward, Gradients, Node};
-use crate::operators::backward::Transposed;
+use crate::operators::words::Transposed;
+use crate::operators::words::Words;
 
 pub(super) fn gradient(operator: &Matmul, b: &mut Backward<'_>) -> Result<Gradients> {
     let (operands, dy) = ([b.inputs[0], b.inputs[1]], b.dy()?);

@@ -7,6 +7,7 @@ use crate::operator::Operator;
 use crate::operators::elementwise::{Binary, Elementwise, Gradient, Unary};
 use crate::operators::scan::{Kind, Scan};
 use crate::operators::transpose::Transpose;
+use crate::operators::words::Words;
 use crate::rows::reduced_axes;
 
 pub(super) fn gradient(operator: &Reduce, b: &mut Backward<'_>) -> Result<Gradients> {

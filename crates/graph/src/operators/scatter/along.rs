@@ -9,6 +9,7 @@ use crate::operator::{Meta, Operator};
 use crate::operators::gather::{Negative, TakeAlongAxis};
 use crate::operators::gather::{check_all, expect_along, expect_indices, index, indices, wrap};
 use crate::operators::indexed::{self, Named, Other};
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
 use crate::vendor::try_vendor;

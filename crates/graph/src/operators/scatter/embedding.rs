@@ -9,6 +9,7 @@ use crate::operator::{Meta, Operator};
 use crate::operators::gather::Embedding;
 use crate::operators::gather::{check_rows, expect_indices, index, indices, rows, wrap};
 use crate::operators::indexed::{self, Named, Other};
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::vendor::try_vendor;

@@ -7,6 +7,7 @@ use crate::gradient::{Backward, Gradients};
 use crate::layout::{call, expect_dtype, expect_inputs, expect_shape};
 use crate::operator::{Meta, Operator};
 use crate::operators::elementwise::Unary;
+use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::{Array, sum};
 use crate::rows::RowBlock;
