@@ -57,7 +57,7 @@ impl DataType {
         self.0 == 0
     }
 
-    /// As openmps' type, which has no unsigned integers beyond uint8 and no complex numbers.
+    /// As openmps' type. No kernel here takes unsigned integers beyond uint8; complex numbers have kernels of their own.
     #[inline]
     pub fn dtype(self) -> Result<DType> {
         Ok(match self.0 {

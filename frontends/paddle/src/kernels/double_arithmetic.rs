@@ -2,11 +2,14 @@
 
 use super::aligned::{aligned, aligned_shape};
 use super::compose::Compose;
+use super::recorded::Recorded;
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::View;
-use openmps_graph::operators::elementwise::{Binary, Elementwise};
+use openmps_graph::gradient::Node;
+use openmps_graph::operators::elementwise::{Binary, Call, Elementwise};
+use openmps_graph::operators::words::Words;
 use openmps_tile::DType;
 use openmps_tile::dtype::FLOATS;
 
@@ -104,7 +107,38 @@ fn subtract(
     sum(context, &upstream, [ddx.as_ref(), ddy.as_ref()], (axis, -1.0), &ddout)
 }
 
-/// Of a product: `dy ddy` by x, `dy ddx` by y, `ddx y + x ddy` by dy.
+/// The factors of a product, its upstream and those of both gradients, recorded; and these gradients.
+struct Product<'c> {
+    recorded: Recorded<'c>,
+    by: [Node; 3],
+    upstreams: [Option<Node>; 2],
+    gradients: [Option<Node>; 2],
+}
+
+impl<'c> Product<'c> {
+    fn new(
+        context: &'c Context,
+        [x, y, upstream]: [&Tensor; 3],
+        [ddx, ddy]: [Option<&Tensor>; 2],
+        axis: i32,
+    ) -> Result<Product<'c>> {
+        let (mut recorded, rank) = (Recorded::new(context, upstream.dtype()?), upstream.shape().len());
+        let [x, y, upstream] =
+            [recorded.input(x)?, recorded.view(&aligned(y.view()?, rank, axis)?)?, recorded.input(upstream)?];
+        let ddy = ddy.map(|ddy| aligned(ddy.view()?, rank, axis)).transpose()?;
+        let upstreams = [recorded.optional(ddx)?, ddy.map(|ddy| recorded.view(&ddy)).transpose()?];
+        let product = recorded.one(Call::new(Elementwise::Binary(Binary::Multiply)), &[x, y])?;
+        let gradients = recorded.gradients(&[(Some(product), Some(upstream))], [x, y])?;
+        Ok(Product { recorded, by: [x, y, upstream], upstreams, gradients })
+    }
+
+    /// The gradients of both gradients.
+    fn second(&mut self, [ddx, ddy]: [Option<Node>; 2]) -> Result<[Option<Node>; 3]> {
+        let [dx, dy] = self.gradients;
+        self.recorded.gradients(&[(dx, ddx), (dy, ddy)], self.by)
+    }
+}
+
 fn multiply(
     context: &Context,
     x: Tensor,
@@ -117,14 +151,9 @@ fn multiply(
     dy: Option<Output>,
     ddout: Option<Output>,
 ) -> Result<()> {
-    let pair = Pair::new(context, &upstream, axis)?;
-    let (x, y) = (pair.first(Some(&x))?, pair.second(Some(&y))?);
-    let (ddx, ddy) = (pair.first(ddx.as_ref())?, pair.second(ddy.as_ref())?);
-    let upstream = pair.first(Some(&upstream))?;
-    let of_upstream = [pair.product(ddx.as_ref(), y.as_ref())?, pair.product(x.as_ref(), ddy.as_ref())?];
-    pair.store(dx.as_ref(), [pair.product(upstream.as_ref(), ddy.as_ref())?, None])?;
-    pair.store(dy.as_ref(), [pair.product(upstream.as_ref(), ddx.as_ref())?, None])?;
-    pair.store(ddout.as_ref(), of_upstream)
+    let mut product = Product::new(context, [&x, &y, &upstream], [ddx.as_ref(), ddy.as_ref()], axis)?;
+    let found = product.second(product.upstreams)?;
+    product.recorded.store([dx, dy, ddout], found)
 }
 
 /// Of the quotient `out = x / y`, where `dx = dy / y`: `dx (out ddy - ddx) / y` by y, `-dx ddy` by out, `(ddx - out ddy) / y` by dy.
@@ -176,7 +205,7 @@ fn add_triple(
     pair.store(dddx.as_ref(), [upstream, None])
 }
 
-/// Of what [`multiply`] gives, with the upstreams a, b and e.
+/// The gradients of what [`multiply`] gives, for the upstreams a, b and e.
 fn multiply_triple(
     context: &Context,
     x: Tensor,
@@ -194,18 +223,17 @@ fn multiply_triple(
     dddx: Option<Output>,
     dddy: Option<Output>,
 ) -> Result<()> {
-    let pair = Pair::new(context, &upstream, axis)?;
-    let (x, y, e) = (pair.first(Some(&x))?, pair.second(Some(&y))?, pair.first(e.as_ref())?);
-    let (ddx, ddy) = (pair.first(ddx.as_ref())?, pair.second(ddy.as_ref())?);
-    let (a, b) = (pair.first(a.as_ref())?, pair.second(b.as_ref())?);
-    let of = |x: &Option<View>, y: &Option<View>| pair.product(x.as_ref(), y.as_ref());
-    let upstream = pair.first(Some(&upstream))?;
-    let values = [
-        [of(&e, &ddy)?, None],
-        [of(&e, &ddx)?, None],
-        [of(&a, &ddy)?, of(&b, &ddx)?],
-        [of(&b, &upstream)?, of(&e, &y)?],
-        [of(&a, &upstream)?, of(&e, &x)?],
-    ];
-    [dx, dy, dout, dddx, dddy].iter().zip(values).try_for_each(|(output, value)| pair.store(output.as_ref(), value))
+    let mut product = Product::new(context, [&x, &y, &upstream], [ddx.as_ref(), ddy.as_ref()], axis)?;
+    let (rank, [x, y, upstream]) = (upstream.shape().len(), product.by);
+    let recorded = &mut product.recorded;
+    let b = b.map(|b| aligned(b.view()?, rank, axis)).transpose()?;
+    let [a, b, e] =
+        [recorded.optional(a.as_ref())?, b.map(|b| recorded.view(&b)).transpose()?, recorded.optional(e.as_ref())?];
+    let [ddx, ddy] = product.upstreams;
+    let ddx = ddx.map_or_else(|| recorded.zeros_like(x), Ok)?;
+    let ddy = ddy.map_or_else(|| recorded.zeros_like(y), Ok)?;
+    let [of_x, of_y, of_upstream] = product.second([Some(ddx), Some(ddy)])?;
+    let of = [(of_x, a), (of_y, b), (of_upstream, e)];
+    let found = product.recorded.gradients(&of, [x, y, upstream, ddx, ddy])?;
+    product.recorded.store([dx, dy, dout, dddx, dddy], found)
 }

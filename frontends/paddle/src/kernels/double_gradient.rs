@@ -1,15 +1,18 @@
 //! Gradients of gradients of elementwise kernels, the second and the third.
 //!
-//! The gradient of `y = f(x)` is `dx = f'(x) dy`. Its own gradients, for an upstream `ddx` of `dx`, are `f''(x) dy ddx` by x and
-//! `f'(x) ddx` by dy; those of these two, for upstreams a and b, are `a f'''(x) dy ddx + b f''(x) ddx` by x, `a f''(x) ddx` by dy
-//! and `a f''(x) dy + b f'(x)` by ddx. Of sigmoid and tanh Paddle takes f' as a function of y, and so its slope by y.
+//! The gradient of `y = f(x)` is a formula of x (of sigmoid and tanh, as Paddle has it, of y) and dy. The second gradient is that formula's own by
+//! both, for an upstream ddx; the third that of the second's two results, for upstreams a and b, by x, dy and ddx.
 
 use super::compose::Compose;
+use super::recorded::Recorded;
 use crate::error::Result;
 use crate::table::Table;
 use crate::{Context, Output, Scalar, Tensor};
 use openmps_graph::View;
-use openmps_graph::operators::elementwise::{Binary, Elementwise, Gradient, Unary};
+use openmps_graph::gradient::Node;
+use openmps_graph::operators::elementwise::{Binary, Call, Elementwise, Gradient};
+use openmps_graph::operators::words::Words;
+use openmps_tile::Number;
 use openmps_tile::dtype::FLOATS;
 
 /// Adds this family.
@@ -36,112 +39,62 @@ pub fn register(table: &mut Table) {
     table.add("pow_triple_grad", FLOATS, pow_triple).strided();
 }
 
-const MULTIPLY: Elementwise = Elementwise::Binary(Binary::Multiply);
+/// The formula of a gradient and its numbers.
+type Formula<'n> = (Gradient, &'n [f64]);
 
-/// A function whose slopes are formulas of its argument, or of its result.
-#[derive(Clone, Copy)]
-enum Function {
-    /// By its result.
-    Sigmoid,
-    /// By its result.
-    Tanh,
-    Log,
-    Square,
-    Sin,
-    Cos,
-    Pow(f64),
+/// The gradients of a recorded formula by x and dy.
+fn bent(
+    recorded: &mut Recorded,
+    (gradient, numbers): Formula,
+    [x, upstream]: [Node; 2],
+    ddx: Option<Node>,
+) -> Result<[Option<Node>; 2]> {
+    let scalars = numbers.iter().map(|&number| Number::Float(number)).collect();
+    let call = Call { operator: Elementwise::Gradient(gradient), scalars, output: None };
+    let dx = recorded.one(call, &[x, upstream])?;
+    recorded.gradients(&[(Some(dx), ddx)], [x, upstream])
 }
 
-impl Function {
-    /// `f'`, `f''` or `f'''`.
-    fn slope(self, c: &Compose, x: &View, order: u32) -> Result<View> {
-        let unary = |function: Unary, sign: f64| c.scale(&c.map(Elementwise::Unary(function), &[x], &[])?, sign, 0.0);
-        match (self, order) {
-            (Function::Sigmoid, 1) => c.multiply(x, &c.scale(x, -1.0, 1.0)?),
-            (Function::Sigmoid, 2) => c.scale(x, -2.0, 1.0),
-            (Function::Tanh, 1) => c.scale(&c.multiply(x, x)?, -1.0, 1.0),
-            (Function::Tanh, 2) => c.scale(x, -2.0, 0.0),
-            (Function::Sigmoid | Function::Tanh, _) => c.constant(x.dtype, &x.shape, -2.0),
-            (Function::Sin, 1) => unary(Unary::Cos, 1.0),
-            (Function::Sin, 2) | (Function::Cos, 1) => unary(Unary::Sin, -1.0),
-            (Function::Sin, _) => unary(Unary::Cos, -1.0),
-            (Function::Cos, 2) => unary(Unary::Cos, -1.0),
-            (Function::Cos, _) => unary(Unary::Sin, 1.0),
-            (Function::Log, _) => Function::Pow(-1.0).falling(c, x, order - 1),
-            (Function::Square, _) => Function::Pow(2.0).falling(c, x, order),
-            (Function::Pow(_), _) => self.falling(c, x, order),
-        }
-    }
-
-    /// `n (n - 1) ... x^(n - order)` of a power; 0 where a factor is.
-    fn falling(self, c: &Compose, x: &View, order: u32) -> Result<View> {
-        let Function::Pow(exponent) = self else { return Ok(x.clone()) };
-        let factor: f64 = (0..order).map(|step| exponent - f64::from(step)).product();
-        if factor == 0.0 {
-            return c.constant(x.dtype, &x.shape, 0.0);
-        }
-        let exponent = exponent - f64::from(order);
-        c.scale(&c.map(Elementwise::Unary(Unary::PowScalar), &[x], &[exponent])?, factor, 0.0)
-    }
-}
-
-/// Writes `f'' dy ddx` and `f' ddx`.
 fn second(
     context: &Context,
-    function: Function,
+    formula: Formula,
     [x, upstream, ddx]: [&Tensor; 3],
-    (dx, ddout): (Option<Output>, Option<Output>),
+    outputs: [Option<Output>; 2],
 ) -> Result<()> {
-    let (c, dtype) = (Compose::new(context), x.dtype()?);
-    let (x, upstream, ddx) = (c.input(x)?, c.input(upstream)?, c.input(ddx)?);
-    let of_x =
-        dx.as_ref().map(|_| c.multiply(&function.slope(&c, &x, 2)?, &c.multiply(&upstream, &ddx)?)).transpose()?;
-    // Paddle may give an output the memory of ddx.
-    if let Some(ddout) = ddout {
-        let slope = function.slope(&c, &x, 1)?;
-        let value = c.multiply(&slope, &ddx)?;
-        c.store_value(&ddout, dtype, &value)?;
-    }
-    match (dx, of_x) {
-        (Some(dx), Some(value)) => c.store_value(&dx, dtype, &value),
-        _ => Ok(()),
-    }
+    let mut recorded = Recorded::new(context, x.dtype()?);
+    let (of, ddx) = ([recorded.input(x)?, recorded.input(upstream)?], recorded.input(ddx)?);
+    let found = bent(&mut recorded, formula, of, Some(ddx))?;
+    recorded.store(outputs, found)
 }
 
+/// Kernels of x (or the result), dy and ddx, with the attributes of Paddle's signature and the formula's numbers made of them.
 macro_rules! seconds {
-    ($($name:ident $function:expr;)*) => { $(
+    ($($name:ident $gradient:ident ($($attribute:ident: $attribute_type:ty),*) [$($number:expr),*];)*) => { $(
         fn $name(
             context: &Context,
             x: Tensor,
             upstream: Tensor,
             ddx: Tensor,
+            $($attribute: $attribute_type,)*
             dx: Option<Output>,
             ddout: Option<Output>,
         ) -> Result<()> {
-            second(context, $function, [&x, &upstream, &ddx], (dx, ddout))
+            second(context, (Gradient::$gradient, &[$($number),*]), [&x, &upstream, &ddx], [dx, ddout])
         }
     )* };
 }
 
 seconds! {
-    sigmoid Function::Sigmoid;
-    tanh Function::Tanh;
-    log Function::Log;
-    square Function::Square;
-    sin Function::Sin;
-    cos Function::Cos;
-}
-
-fn pow(
-    context: &Context,
-    x: Tensor,
-    upstream: Tensor,
-    ddx: Tensor,
-    exponent: Scalar,
-    dx: Option<Output>,
-    ddout: Option<Output>,
-) -> Result<()> {
-    second(context, Function::Pow(exponent.f64()), [&x, &upstream, &ddx], (dx, ddout))
+    sigmoid Sigmoid () [];
+    tanh Tanh () [];
+    log Log () [];
+    square Square () [];
+    sin Sin () [];
+    cos Cos () [];
+    pow Pow (exponent: Scalar) [exponent.f64()];
+    elu Elu (alpha: f32) [alpha.into()];
+    celu Celu (alpha: f32) [alpha.into()];
+    softplus Softplus (beta: f64, threshold: f64) [beta, threshold];
 }
 
 /// The tensors of a third gradient, of which some may be missing: x, dy, ddx, and the upstreams a and b.
@@ -153,29 +106,19 @@ struct Third<'t> {
     b: Option<&'t Tensor>,
 }
 
-fn third(context: &Context, function: Function, tensors: &Third, outputs: [Option<Output>; 3]) -> Result<()> {
-    let (c, dtype) = (Compose::new(context), tensors.x.dtype()?);
-    let x = c.input(tensors.x)?;
-    let [upstream, ddx, a, b] =
-        [tensors.upstream, tensors.ddx, tensors.a, tensors.b].map(|tensor| c.or_zeros(tensor, &x));
-    let (upstream, ddx, a, b) = (upstream?, ddx?, a?, b?);
-    let bend = function.slope(&c, &x, 2)?;
-    let of_x = c.multiply(&function.slope(&c, &x, 3)?, &c.multiply(&a, &upstream)?)?;
-    let of_x = c.multiply(&c.add(&of_x, &c.multiply(&b, &bend)?)?, &ddx)?;
-    let of_upstream = c.multiply(&a, &c.multiply(&bend, &ddx)?)?;
-    let of_ddx = c.multiply(&a, &c.multiply(&bend, &upstream)?)?;
-    let of_ddx = c.add(&of_ddx, &c.multiply(&b, &function.slope(&c, &x, 1)?)?)?;
-    for (output, value) in outputs.iter().zip([of_x, of_upstream, of_ddx]) {
-        if let Some(output) = output {
-            c.store_value(output, dtype, &value)?;
-        }
-    }
-    Ok(())
+fn third(context: &Context, formula: Formula, tensors: &Third, outputs: [Option<Output>; 3]) -> Result<()> {
+    let mut recorded = Recorded::new(context, tensors.x.dtype()?);
+    let x = recorded.input(tensors.x)?;
+    let [upstream, ddx] = [recorded.or_zeros(tensors.upstream, x)?, recorded.or_zeros(tensors.ddx, x)?];
+    let [a, b] = [recorded.optional(tensors.a)?, recorded.optional(tensors.b)?];
+    let [of_x, of_upstream] = bent(&mut recorded, formula, [x, upstream], Some(ddx))?;
+    let found = recorded.gradients(&[(of_x, a), (of_upstream, b)], [x, upstream, ddx])?;
+    recorded.store(outputs, found)
 }
 
 /// Paddle's tensors after x differ in which may be missing.
 macro_rules! thirds {
-    ($($name:ident $function:expr, $upstream:ty, $ddx:ty, $a:ty, $b:ty;)*) => { $(
+    ($($name:ident $gradient:ident ($($attribute:ident: $attribute_type:ty),*) [$($number:expr),*], $upstream:ty, $ddx:ty, $a:ty, $b:ty;)*) => { $(
         fn $name(
             context: &Context,
             x: Tensor,
@@ -183,6 +126,7 @@ macro_rules! thirds {
             ddx: $ddx,
             a: $a,
             b: $b,
+            $($attribute: $attribute_type,)*
             dx: Option<Output>,
             dout: Option<Output>,
             dddx: Option<Output>,
@@ -190,32 +134,17 @@ macro_rules! thirds {
             let (upstream, ddx, a, b) = (Option::from(upstream), Option::from(ddx), Option::from(a), Option::from(b));
             let tensors =
                 Third { x: &x, upstream: upstream.as_ref(), ddx: ddx.as_ref(), a: a.as_ref(), b: b.as_ref() };
-            third(context, $function, &tensors, [dx, dout, dddx])
+            third(context, (Gradient::$gradient, &[$($number),*]), &tensors, [dx, dout, dddx])
         }
     )* };
 }
 
 thirds! {
-    sigmoid_triple Function::Sigmoid, Tensor, Tensor, Tensor, Option<Tensor>;
-    tanh_triple Function::Tanh, Tensor, Tensor, Option<Tensor>, Option<Tensor>;
-    sin_triple Function::Sin, Option<Tensor>, Option<Tensor>, Tensor, Option<Tensor>;
-    cos_triple Function::Cos, Option<Tensor>, Option<Tensor>, Tensor, Option<Tensor>;
-}
-
-fn pow_triple(
-    context: &Context,
-    x: Tensor,
-    upstream: Tensor,
-    ddx: Tensor,
-    a: Tensor,
-    b: Option<Tensor>,
-    exponent: Scalar,
-    dx: Option<Output>,
-    dout: Option<Output>,
-    dddx: Option<Output>,
-) -> Result<()> {
-    let tensors = Third { x: &x, upstream: Some(&upstream), ddx: Some(&ddx), a: Some(&a), b: b.as_ref() };
-    third(context, Function::Pow(exponent.f64()), &tensors, [dx, dout, dddx])
+    sigmoid_triple Sigmoid () [], Tensor, Tensor, Tensor, Option<Tensor>;
+    tanh_triple Tanh () [], Tensor, Tensor, Option<Tensor>, Option<Tensor>;
+    sin_triple Sin () [], Option<Tensor>, Option<Tensor>, Tensor, Option<Tensor>;
+    cos_triple Cos () [], Option<Tensor>, Option<Tensor>, Tensor, Option<Tensor>;
+    pow_triple Pow (exponent: Scalar) [exponent.f64()], Tensor, Tensor, Tensor, Option<Tensor>;
 }
 
 /// A function that has no bend: the gradient of its gradient by dy is `f' ddx`.
@@ -234,77 +163,6 @@ fn leaky_relu(context: &Context, x: Tensor, ddx: Tensor, slope: f64, ddout: Outp
 
 fn absolute(context: &Context, x: Tensor, ddx: Tensor, ddout: Output) -> Result<()> {
     straight(context, (Gradient::Abs, &[]), &x, &ddx, &ddout)
-}
-
-/// A function that is straight where x is positive and a power of e elsewhere, whose slope divided by `scale` is its bend there.
-fn exponential(
-    context: &Context,
-    (slope, alpha, scale): (Gradient, f32, f64),
-    [x, upstream, ddx]: [&Tensor; 3],
-    (dx, ddout): (Option<Output>, Option<Output>),
-) -> Result<()> {
-    let (c, dtype) = (Compose::new(context), x.dtype()?);
-    let (x, upstream, ddx) = (c.input(x)?, c.input(upstream)?, c.input(ddx)?);
-    let slope = |dy: &View| c.map(Elementwise::Gradient(slope), &[&x, dy], &[alpha.into()]);
-    let zero = c.constant(x.dtype, &[1], 0.0)?;
-    let positive = c.map(Elementwise::Binary(Binary::GreaterThan), &[&x, &zero], &[])?;
-    let bent = c.scale(&slope(&c.multiply(&upstream, &ddx)?)?, 1.0 / scale, 0.0)?;
-    if let Some(ddout) = ddout {
-        c.store_value(&ddout, dtype, &slope(&ddx)?)?;
-    }
-    match dx {
-        Some(dx) => c.store(&dx, dtype, Elementwise::Gradient(Gradient::NotChosen), &[&positive, &bent], &[]),
-        None => Ok(()),
-    }
-}
-
-fn elu(
-    context: &Context,
-    x: Tensor,
-    upstream: Tensor,
-    ddx: Tensor,
-    alpha: f32,
-    dx: Option<Output>,
-    ddout: Option<Output>,
-) -> Result<()> {
-    exponential(context, (Gradient::Elu, alpha, 1.0), [&x, &upstream, &ddx], (dx, ddout))
-}
-
-fn celu(
-    context: &Context,
-    x: Tensor,
-    upstream: Tensor,
-    ddx: Tensor,
-    alpha: f32,
-    dx: Option<Output>,
-    ddout: Option<Output>,
-) -> Result<()> {
-    exponential(context, (Gradient::Celu, alpha, alpha.into()), [&x, &upstream, &ddx], (dx, ddout))
-}
-
-/// The slope is the logistic function of beta x, or 1 above the threshold, where the bend is 0.
-fn softplus(
-    context: &Context,
-    x: Tensor,
-    upstream: Tensor,
-    ddx: Tensor,
-    beta: f64,
-    threshold: f64,
-    dx: Option<Output>,
-    ddout: Option<Output>,
-) -> Result<()> {
-    let (c, dtype) = (Compose::new(context), x.dtype()?);
-    let (x, upstream, ddx) = (c.input(&x)?, c.input(&upstream)?, c.input(&ddx)?);
-    let one = c.constant(x.dtype, &x.shape, 1.0)?;
-    let slope = c.map(Elementwise::Gradient(Gradient::Softplus), &[&x, &one], &[beta, threshold])?;
-    let both = c.scale(&c.multiply(&upstream, &ddx)?, beta, 0.0)?;
-    if let Some(ddout) = ddout {
-        c.store(&ddout, dtype, MULTIPLY, &[&slope, &ddx], &[])?;
-    }
-    match dx {
-        Some(dx) => c.store(&dx, dtype, Elementwise::Gradient(Gradient::Sigmoid), &[&slope, &both], &[]),
-        None => Ok(()),
-    }
 }
 
 /// Of `dx = dy / (2 y)`: `-dx ddx / y` by y, `ddx / (2 y)` by dy.

@@ -3,6 +3,7 @@
 use super::compose::Compose;
 use super::matmul::gradients;
 use super::movement::many;
+use super::recorded::Recorded;
 use super::values::SINGLE;
 use crate::error::{Result, refuse};
 use crate::table::Table;
@@ -10,6 +11,7 @@ use crate::{Context, Output, Tensor};
 use openmps_graph::View;
 use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Unary};
 use openmps_graph::operators::matmul::Matmul;
+use openmps_graph::operators::words::Words;
 use openmps_tile::dtype::FLOATS;
 
 const PLAIN: Matmul = Matmul { transpose_left: false, transpose_right: false };
@@ -101,20 +103,6 @@ fn scaled_matmul_grad(
     gradients(context, product, [x.view()?, y.view()?, upstream], [dx.as_ref(), dy.as_ref()])
 }
 
-/// A product's gradients, in the shapes of its factors.
-fn shares(c: &Compose, of: Matmul, x: &View, y: &View, upstream: &View) -> Result<[View; 2]> {
-    let product = |transpose_left: bool, transpose_right: bool, left: &View, right: &View| {
-        c.apply(&Matmul { transpose_left, transpose_right }, &[left.clone(), right.clone()])
-    };
-    let Matmul { transpose_left: left, transpose_right: right } = of;
-    let dx = if left { product(right, true, y, upstream)? } else { product(false, !right, upstream, y)? };
-    let dy = if right { product(true, left, upstream, x)? } else { product(!left, false, x, upstream)? };
-    let as_factor = |value: View, like: &View| {
-        if value.shape == like.shape { Ok(value) } else { c.summed_to(&value, &like.shape) }
-    };
-    Ok([as_factor(dx, x)?, as_factor(dy, y)?])
-}
-
 /// The gradient of a product's double gradient, which is made of products, too.
 fn matmul_triple_grad(
     context: &Context,
@@ -134,26 +122,18 @@ fn matmul_triple_grad(
     of_ddx: Option<Output>,
     of_ddy: Option<Output>,
 ) -> Result<()> {
-    let (c, of, dtype) = (Compose::new(context), Matmul { transpose_left, transpose_right }, x.dtype()?);
-    let (x, y, upstream) = (c.input(&x)?, c.input(&y)?, c.input(&upstream)?);
-    if x.rank() < 2 || y.rank() < 2 {
-        return Err(refuse("x, y", (&x.shape, &y.shape), "matrices"));
-    }
-    let [ddx, by_dx] = [&ddx, &by_dx].map(|given| c.or_zeros(given.as_ref(), &x));
-    let [ddy, by_dy] = [&ddy, &by_dy].map(|given| c.or_zeros(given.as_ref(), &y));
-    let (ddx, ddy, by_dx, by_dy) = (ddx?, ddy?, by_dx?, by_dy?);
-    let by_ddout = c.or_zeros(by_ddout.as_ref(), &upstream)?;
-    let store = |out: Option<Output>, value: View| out.map_or(Ok(()), |out| c.store_value(&out, dtype, &value));
-    let [to_x, to_ddy] = shares(&c, of, &x, &ddy, &by_ddout)?;
-    let [to_ddx, to_y] = shares(&c, of, &ddx, &y, &by_ddout)?;
-    let [more_ddx, _] = shares(&c, of, &ddx, &by_dy, &upstream)?;
-    let [_, more_ddy] = shares(&c, of, &by_dx, &ddy, &upstream)?;
-    let sum = c.add(&c.apply(&of, &[by_dx, ddy])?, &c.apply(&of, &[ddx, by_dy])?)?;
-    store(of_upstream, sum)?;
-    store(of_ddx, c.add(&to_ddx, &more_ddx)?)?;
-    store(of_ddy, c.add(&to_ddy, &more_ddy)?)?;
-    store(of_x, to_x)?;
-    store(of_y, to_y)
+    let mut recorded = Recorded::new(context, x.dtype()?);
+    let [x, y, upstream] = [recorded.input(&x)?, recorded.input(&y)?, recorded.input(&upstream)?];
+    let [ddx, ddy] = [recorded.or_zeros(ddx.as_ref(), x)?, recorded.or_zeros(ddy.as_ref(), y)?];
+    let [by_dx, by_dy] = [recorded.optional(by_dx.as_ref())?, recorded.optional(by_dy.as_ref())?];
+    let by_ddout = recorded.optional(by_ddout.as_ref())?;
+    let product = recorded.one(Matmul { transpose_left, transpose_right }, &[x, y])?;
+    let [dx, dy] = recorded.gradients(&[(Some(product), Some(upstream))], [x, y])?;
+    let second = recorded.gradients(&[(dx, Some(ddx)), (dy, Some(ddy))], [x, y, upstream])?;
+    let [dx, dy, ddout] = second;
+    let of = [(dx, by_dx), (dy, by_dy), (ddout, by_ddout)];
+    let found = recorded.gradients(&of, [x, y, upstream, ddx, ddy])?;
+    recorded.store([of_x, of_y, of_upstream, of_ddx, of_ddy], found)
 }
 
 /// `(x y)^2 - x^2 y^2`, times a number.

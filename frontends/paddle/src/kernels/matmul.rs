@@ -2,6 +2,7 @@
 
 use super::compose::Compose;
 use super::movement::many;
+use super::recorded::Recorded;
 use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
@@ -10,6 +11,7 @@ use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Una
 use openmps_graph::operators::linear::Linear;
 use openmps_graph::operators::matmul::Matmul;
 use openmps_graph::operators::repeat_gradient::RepeatGradient;
+use openmps_graph::operators::words::Words;
 use openmps_graph::{Meta, Operator, View};
 use openmps_tile::Number;
 use openmps_tile::dtype::{FLOATS, NUMBERS};
@@ -131,7 +133,24 @@ fn matmul_grad(
     gradients(context, Matmul { transpose_left, transpose_right }, inputs, [dx.as_ref(), dy.as_ref()])
 }
 
-/// A product is linear in both: its gradients' gradients are gradients and products of what comes in.
+/// The gradients of both gradients of a product, for the upstreams ddx and ddy.
+fn second(
+    context: &Context,
+    of: Matmul,
+    [x, y, upstream]: [View; 3],
+    upstreams: [Option<View>; 2],
+    outputs: [Option<Output>; 3],
+) -> Result<()> {
+    let mut recorded = Recorded::new(context, x.dtype);
+    let by = [x, y, upstream].map(|view| recorded.given(&view));
+    let [ddx, ddy] = upstreams.map(|view| view.map(|view| recorded.given(&view)));
+    let [x, y, upstream] = by;
+    let product = recorded.one(of, &[x, y])?;
+    let [dx, dy] = recorded.gradients(&[(Some(product), Some(upstream))], [x, y])?;
+    let found = recorded.gradients(&[(dx, ddx), (dy, ddy)], by)?;
+    recorded.store(outputs, found)
+}
+
 fn matmul_double_grad(
     context: &Context,
     x: Tensor,
@@ -145,15 +164,9 @@ fn matmul_double_grad(
     dy: Option<Output>,
     ddout: Option<Output>,
 ) -> Result<()> {
+    let upstreams = [ddx.map(|ddx| ddx.view()).transpose()?, ddy.map(|ddy| ddy.view()).transpose()?];
     let of = Matmul { transpose_left, transpose_right };
-    let c = Compose::new(context);
-    let (x, y, upstream) = (x.view()?, y.view()?, upstream.view()?);
-    let (ddx, ddy) = (c.or_zeros(ddx.as_ref(), &x)?, c.or_zeros(ddy.as_ref(), &y)?);
-    gradients(context, of, [x.clone(), ddy.clone(), upstream.clone()], [dx.as_ref(), None])?;
-    gradients(context, of, [ddx.clone(), y.clone(), upstream], [None, dy.as_ref()])?;
-    let Some(ddout) = ddout else { return Ok(()) };
-    let sum = c.add(&c.apply(&of, &[ddx, y])?, &c.apply(&of, &[x, ddy])?)?;
-    c.store_value(&ddout, sum.dtype, &sum)
+    second(context, of, [x.view()?, y.view()?, upstream.view()?], upstreams, [dx, dy, ddout])
 }
 
 fn bmm_grad(
@@ -292,18 +305,12 @@ fn matmul_with_flatten_double_grad(
     dy: Option<Output>,
     ddout: Option<Output>,
 ) -> Result<()> {
-    let c = Compose::new(context);
-    let (x, y) = (x.view()?, y.view()?);
-    let (ddx, ddy) = (c.or_zeros(ddx.as_ref(), &x)?, c.or_zeros(ddy.as_ref(), &y)?);
-    let [x, ddx] = [x, ddx].map(|x| matrix(&x, "x_num_col_dims", x_dims));
-    let [y, ddy] = [y, ddy].map(|y| matrix(&y, "y_num_col_dims", y_dims));
-    let (x, ddx, y, ddy, upstream) = (x?, ddx?, y?, ddy?, upstream.view()?);
-    let upstream = c.shaped(&upstream, &[x.shape[0], y.shape[1]])?;
-    gradients(context, PLAIN, [x.clone(), ddy.clone(), upstream.clone()], [dx.as_ref(), None])?;
-    gradients(context, PLAIN, [ddx.clone(), y.clone(), upstream], [None, dy.as_ref()])?;
-    let Some(ddout) = ddout else { return Ok(()) };
-    let sum = c.add(&c.apply(&PLAIN, &[ddx, y])?, &c.apply(&PLAIN, &[x, ddy])?)?;
-    c.store_value(&ddout, sum.dtype, &sum)
+    let left = |x: &Tensor| matrix(&x.view()?, "x_num_col_dims", x_dims);
+    let right = |y: &Tensor| matrix(&y.view()?, "y_num_col_dims", y_dims);
+    let (x, y, upstream) = (left(&x)?, right(&y)?, upstream.view()?);
+    let upstream = View::dense(upstream.address, upstream.dtype, &[x.shape[0], y.shape[1]])?;
+    let upstreams = [ddx.as_ref().map(left).transpose()?, ddy.as_ref().map(right).transpose()?];
+    second(context, PLAIN, [x, y, upstream], upstreams, [dx, dy, ddout])
 }
 
 fn matmul_with_flatten_grad(

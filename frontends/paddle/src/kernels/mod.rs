@@ -123,6 +123,7 @@ mod quantization;
 mod random;
 mod rearrangement;
 mod recommendation;
+mod recorded;
 mod recurrent;
 mod reduction;
 mod reduction_gradient;

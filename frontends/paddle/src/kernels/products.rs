@@ -2,16 +2,19 @@
 
 use super::compose::Compose;
 use super::linear_algebra::product;
-use super::movement::many;
+use super::recorded::Recorded;
 use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
-use openmps_graph::View;
+use openmps_graph::gradient::{Node, Recorder};
 use openmps_graph::layout::axis_of;
 use openmps_graph::operators::elementwise::{Binary, Elementwise, run};
 use openmps_graph::operators::linear_algebra::{Algorithm, LinearAlgebra};
 use openmps_graph::operators::reduce::Reduction;
 use openmps_graph::operators::sequence::Eye;
+use openmps_graph::operators::words::Transposed::No;
+use openmps_graph::operators::words::Words;
+use openmps_graph::{Meta, View};
 use openmps_tile::DType;
 use openmps_tile::dtype::{FLOATS, NUMBERS};
 
@@ -121,42 +124,39 @@ fn baddbmm_grad(
     c.store_value(&dinput, dtype, &if dims == share.shape { share } else { c.summed_to(&share, &dims)? })
 }
 
-/// The matrices of a chain; a vector at its beginning is a row, at its end a column.
-fn chain(c: &Compose, x: &[Tensor]) -> Result<Vec<View>> {
+/// The matrices of a chain, and their product; a vector at its beginning is a row, at its end a column.
+fn chain(recorded: &mut Recorded, x: &[Tensor]) -> Result<(Vec<Node>, Node)> {
     let last = x.len().saturating_sub(1);
-    let matrix = |(at, tensor): (usize, &Tensor)| {
-        let view = c.input(tensor)?;
-        match view.shape[..] {
-            [size] if at == 0 => c.shaped(&view, &[1, size]),
-            [size] if at == last => c.shaped(&view, &[size, 1]),
-            [_, _] => Ok(view),
-            _ => Err(refuse("rank of x", view.rank(), "2, or 1 at the ends")),
-        }
-    };
-    x.iter().enumerate().map(matrix).collect()
-}
-
-/// Products of a matrix with all before it.
-fn products(c: &Compose, matrices: &[View]) -> Result<Vec<View>> {
-    let mut result: Vec<View> = Vec::with_capacity(matrices.len());
-    for matrix in matrices {
-        let next = match result.last() {
-            None => matrix.clone(),
-            Some(before) => product(c, (before, false), (matrix, false))?,
-        };
-        result.push(next);
+    let (mut inputs, mut matrices) = (Vec::with_capacity(x.len()), Vec::with_capacity(x.len()));
+    for (at, tensor) in x.iter().enumerate() {
+        let input = recorded.input(tensor)?;
+        matrices.push(match recorded.shape(input)[..] {
+            [size] if at == 0 => recorded.reshape(input, &[1, size])?,
+            [size] if at == last => recorded.reshape(input, &[size, 1])?,
+            [_, _] => input,
+            ref shape => return Err(refuse("rank of x", shape.len(), "2, or 1 at the ends")),
+        });
+        inputs.push(input);
     }
-    Ok(result)
+    let sizes: Vec<[usize; 2]> = matrices.iter().map(|&matrix| recorded.shape(matrix)).map(|s| [s[0], s[1]]).collect();
+    let order =
+        Order::of(&sizes.iter().map(|size| size[0]).chain(sizes.last().map(|size| size[1])).collect::<Vec<_>>());
+    let product = order.product(recorded, &matrices, 0, last)?;
+    Ok((inputs, product))
 }
 
 fn multi_dot(context: &Context, x: Vec<Tensor>, out: Output) -> Result<()> {
-    let c = Compose::new(context);
     let Some(first) = x.first() else { return Ok(()) };
-    let matrices = chain(&c, &x)?;
-    let sizes: Vec<usize> = matrices.iter().map(|matrix| matrix.shape[0]).collect();
-    let last = matrices.last().map(|matrix| matrix.shape[1]);
-    let order = Order::of(&sizes.into_iter().chain(last).collect::<Vec<_>>());
-    c.store_value(&out, first.dtype()?, &order.product(&c, &matrices, 0, matrices.len() - 1)?)
+    let mut recorded = Recorded::new(context, first.dtype()?);
+    let (_, product) = chain(&mut recorded, &x)?;
+    recorded.store([Some(out)], [Some(product)])
+}
+
+fn multi_dot_grad(context: &Context, x: Vec<Tensor>, upstream: Tensor, dx: Vec<Option<Output>>) -> Result<()> {
+    let Some(first) = x.first() else { return Ok(()) };
+    let mut recorded = Recorded::new(context, first.dtype()?);
+    let (inputs, product) = chain(&mut recorded, &x)?;
+    recorded.store_gradients((product, &upstream), &inputs, dx)
 }
 
 /// The order of a chain's products that needs the fewest multiplications (Godbole, 1973); the first of equals.
@@ -190,83 +190,49 @@ impl Order {
         Order { count, cuts }
     }
 
-    fn product(&self, c: &Compose, matrices: &[View], begin: usize, end: usize) -> Result<View> {
+    fn product(&self, recorded: &mut Recorded, matrices: &[Node], begin: usize, end: usize) -> Result<Node> {
         if begin == end {
-            return Ok(matrices[begin].clone());
+            return Ok(matrices[begin]);
         }
         let cut = self.cuts[begin * self.count + end];
-        let [left, right] = [self.product(c, matrices, begin, cut)?, self.product(c, matrices, cut + 1, end)?];
-        product(c, (&left, false), (&right, false))
+        let left = self.product(recorded, matrices, begin, cut)?;
+        let right = self.product(recorded, matrices, cut + 1, end)?;
+        Ok(recorded.matmul((left, No), (right, No))?)
     }
 }
 
-/// The gradient of each matrix stands between the transposed products of those before and those after it.
-fn multi_dot_grad(context: &Context, x: Vec<Tensor>, upstream: Tensor, dx: Vec<Option<Output>>) -> Result<()> {
-    let c = Compose::new(context);
-    let matrices = chain(&c, &x)?;
-    let (Some(first), Some(last)) = (matrices.first(), matrices.last()) else { return Ok(()) };
-    let before = products(&c, &matrices)?;
-    let mut gradient = c.shaped(&c.input(&upstream)?, &[first.shape[0], last.shape[1]])?;
-    for at in (0..matrices.len()).rev() {
-        if let Some(Some(output)) = dx.get(at) {
-            let value = match at.checked_sub(1) {
-                Some(earlier) => product(&c, (&before[earlier], true), (&gradient, false))?,
-                None => gradient.clone(),
-            };
-            c.store_value(output, x[at].dtype()?, &value)?;
-        }
-        gradient = product(&c, (&gradient, false), (&matrices[at], true))?;
-    }
-    Ok(())
-}
-
-/// Powers 0 to `count` of stacked matrices.
-fn powers(c: &Compose, x: &View, count: usize) -> Result<Vec<View>> {
-    let size = x.shape[x.rank() - 1];
-    let unit = c.apply(&Eye { rows: size, columns: size, dtype: x.dtype }, &[])?;
-    let first = c.temporary(x.dtype, &x.shape)?;
-    c.launch(
-        &openmps_graph::operators::copy::Copy,
-        &[unit.broadcast_to(&x.shape).unwrap_or(unit)],
-        std::slice::from_ref(&first),
-    )?;
-    let mut result = vec![first];
-    for _ in 0..count {
-        let next = product(c, (&result[result.len() - 1], false), (x, false))?;
-        result.push(next);
-    }
-    Ok(result)
-}
-
-fn matrix_power(context: &Context, x: Tensor, exponent: i32, out: Output) -> Result<()> {
-    let c = Compose::new(context);
-    let mut base = x.view()?;
-    let dtype = base.dtype;
-    if exponent < 0 {
-        base = c.apply(&LinearAlgebra(Algorithm::Inverse), &[base])?;
-    }
-    // By squares.
-    let (mut rest, mut result) = (exponent.unsigned_abs(), None::<View>);
+/// A power of stacked matrices, by squares.
+fn power(recorded: &mut Recorded, x: Node, exponent: i32) -> Result<Node> {
+    let mut base = if exponent < 0 { recorded.one(LinearAlgebra(Algorithm::Inverse), &[x])? } else { x };
+    let (mut rest, mut result) = (exponent.unsigned_abs(), None);
     while rest > 0 {
         if rest % 2 == 1 {
             result = Some(match result {
-                None => base.clone(),
-                Some(before) => product(&c, (&before, false), (&base, false))?,
+                None => base,
+                Some(before) => recorded.matmul((before, No), (base, No))?,
             });
         }
         rest /= 2;
         if rest > 0 {
-            base = product(&c, (&base, false), (&base, false))?;
+            base = recorded.matmul((base, No), (base, No))?;
         }
     }
-    let value = match result {
-        Some(value) => value,
-        None => powers(&c, &base, 0)?.remove(0),
-    };
-    c.store_value(&out, dtype, &value)
+    if let Some(result) = result {
+        return Ok(result);
+    }
+    let Meta { dtype, shape } = recorded.meta(x);
+    let size = shape[shape.len() - 1];
+    let unit = recorded.one(Eye { rows: size, columns: size, dtype }, &[])?;
+    Ok(recorded.expand(unit, &shape)?)
 }
 
-/// The sum over every place in `X X ... X` of the upstream gradient between the transposed factors around it.
+fn matrix_power(context: &Context, x: Tensor, exponent: i32, out: Output) -> Result<()> {
+    let mut recorded = Recorded::new(context, x.dtype()?);
+    let x = recorded.input(&x)?;
+    let value = power(&mut recorded, x, exponent)?;
+    recorded.store([Some(out)], [Some(value)])
+}
+
 fn matrix_power_grad(
     context: &Context,
     x: Tensor,
@@ -275,32 +241,12 @@ fn matrix_power_grad(
     exponent: i32,
     dx: Output,
 ) -> Result<()> {
-    let (c, x, upstream) = (Compose::new(context), x.view()?, upstream.view()?);
-    let count = exponent.unsigned_abs() as usize;
-    if count == 0 {
-        return c.fill(&context.allocate(&dx, x.dtype)?, 0.0);
-    }
-    let base =
-        if exponent < 0 { c.apply(&LinearAlgebra(Algorithm::Inverse), std::slice::from_ref(&x))? } else { x.clone() };
-    let powers = powers(&c, &base, count - 1)?;
-    let mut sum = None::<View>;
-    for at in 0..count {
-        let right = product(&c, (&upstream, false), (&powers[count - 1 - at], true))?;
-        let term = product(&c, (&powers[at], true), (&right, false))?;
-        sum = Some(match sum {
-            None => term,
-            Some(sum) => c.add(&sum, &term)?,
-        });
-    }
-    let Some(mut sum) = sum else { return Ok(()) };
-    if exponent < 0 {
-        let right = product(&c, (&sum, false), (&base, true))?;
-        sum = c.scale(&product(&c, (&base, true), (&right, false))?, -1.0, 0.0)?;
-    }
-    c.store_value(&dx, x.dtype, &sum)
+    let mut recorded = Recorded::new(context, x.dtype()?);
+    let x = recorded.input(&x)?;
+    let value = power(&mut recorded, x, exponent)?;
+    recorded.store_gradients((value, &upstream), &[x], vec![Some(dx)])
 }
 
-/// The upstream gradient as (x, y, x, y, ..), multiplied with the other operand and summed over its dimensions.
 /// Whose dimension it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Factor {
@@ -313,9 +259,9 @@ enum Factor {
 struct Turns(Vec<(usize, Factor)>);
 
 impl Turns {
-    fn new(x: &View, y: &View) -> Turns {
-        let rank = x.rank().max(y.rank());
-        let size = |view: &View, axis: usize| (axis + view.rank()).checked_sub(rank).map_or(1, |own| view.shape[own]);
+    fn new(x: &[usize], y: &[usize]) -> Turns {
+        let rank = x.len().max(y.len());
+        let size = |dims: &[usize], axis: usize| (axis + dims.len()).checked_sub(rank).map_or(1, |own| dims[own]);
         let mut turns: Vec<(usize, Factor)> = Vec::new();
         for (size, factor) in (0..rank).flat_map(|axis| [(size(x, axis), Factor::X), (size(y, axis), Factor::Y)]) {
             match turns.last_mut() {
@@ -327,27 +273,24 @@ impl Turns {
         Turns(turns)
     }
 
-    /// All sizes.
-    fn dims(&self) -> Vec<usize> {
-        self.0.iter().map(|&(size, _)| size).collect()
-    }
-
     /// The sizes of a factor, which is repeated along the others.
     fn of(&self, factor: Factor) -> Vec<usize> {
         self.0.iter().map(|&(size, owner)| if owner == factor { size } else { 1 }).collect()
     }
-
-    fn axes(&self, factor: Factor) -> Vec<i64> {
-        (0..self.0.len()).filter(|&axis| self.0[axis].1 == factor).map(|axis| axis as i64).collect()
-    }
 }
 
 /// Every element of x times the whole of y.
+fn all_products(recorded: &mut Recorded, x: Node, y: Node) -> Result<Node> {
+    let turns = Turns::new(&recorded.shape(x), &recorded.shape(y));
+    let (x, y) = (recorded.reshape(x, &turns.of(Factor::X))?, recorded.reshape(y, &turns.of(Factor::Y))?);
+    Ok(recorded.multiply(x, y)?)
+}
+
 fn kron(context: &Context, x: Tensor, y: Tensor, out: Output) -> Result<()> {
-    let (c, x, y) = (Compose::new(context), x.view()?, y.view()?);
-    let turns = Turns::new(&x, &y);
-    let (x, y) = (c.shaped(&x, &turns.of(Factor::X))?, c.shaped(&y, &turns.of(Factor::Y))?);
-    c.store_value(&out, x.dtype, &c.multiply(&x, &y)?)
+    let mut recorded = Recorded::new(context, x.dtype()?);
+    let [x, y] = [recorded.given(&x.view()?), recorded.given(&y.view()?)];
+    let value = all_products(&mut recorded, x, y)?;
+    recorded.store([Some(out)], [Some(value)])
 }
 
 fn kron_grad(
@@ -358,37 +301,32 @@ fn kron_grad(
     dx: Option<Output>,
     dy: Option<Output>,
 ) -> Result<()> {
-    let (c, dtype) = (Compose::new(context), x.dtype()?);
-    let (x, y, upstream) = (c.input(&x)?, c.input(&y)?, c.input(&upstream)?);
-    let turns = Turns::new(&x, &y);
-    let upstream = c.shaped(&upstream, &turns.dims())?;
-    for (out, other, factor) in [(&dx, &y, Factor::Y), (&dy, &x, Factor::X)] {
-        let Some(out) = out else { continue };
-        let weighed = c.multiply(&upstream, &c.shaped(other, &turns.of(factor))?)?;
-        let axes = turns.axes(factor);
-        let sum = if axes.is_empty() { weighed } else { c.reduce(Reduction::Sum, &weighed, &axes)? };
-        c.store_value(out, dtype, &sum)?;
-    }
-    Ok(())
+    let mut recorded = Recorded::new(context, x.dtype()?);
+    let by = [recorded.input(&x)?, recorded.input(&y)?];
+    let value = all_products(&mut recorded, by[0], by[1])?;
+    recorded.store_gradients((value, &upstream), &by, vec![dx, dy])
 }
 
 /// `x' W y` for each of the weight's matrices, of which there is one for each output.
+fn bilinear_form(recorded: &mut Recorded, [x, y, weight]: [Node; 3]) -> Result<Node> {
+    let rows = recorded.shape(x);
+    let rows = recorded.reshape(x, &[1, rows[0], rows[1]])?;
+    let sides = recorded.matmul((rows, No), (weight, No))?;
+    let products = recorded.multiply(sides, y)?;
+    let sums = recorded.sum(products, &[2], false)?;
+    Ok(recorded.transposed(sums)?)
+}
+
 fn bilinear(context: &Context, x: Tensor, y: Tensor, weight: Tensor, bias: Option<Tensor>, out: Output) -> Result<()> {
-    let (c, x, y, weight) = (Compose::new(context), x.view()?, y.view()?, weight.view()?);
-    let rows = c.shaped(&x, &[1, x.shape[0], x.shape[1]])?;
-    let sides = product(&c, (&rows, false), (&weight, false))?;
-    let sum = c.reduce(Reduction::Sum, &c.multiply(&sides, &y)?, &[-1])?;
-    let sum = sum.without_axis(2).permuted(&[1, 0]);
-    match bias {
-        Some(bias) => {
-            let bias = c.shaped(&bias.view()?, &[1, weight.shape[0]])?;
-            c.store(&out, x.dtype, Elementwise::Binary(Binary::Add), &[&sum, &bias], &[])
-        }
-        None => {
-            let to = c.place(&out, x.dtype)?;
-            c.launch(&openmps_graph::operators::copy::Copy, &[sum], &[to])
-        }
+    let mut recorded = Recorded::new(context, x.dtype()?);
+    let of = [recorded.input(&x)?, recorded.input(&y)?, recorded.input(&weight)?];
+    let mut value = bilinear_form(&mut recorded, of)?;
+    if let Some(bias) = bias {
+        let bias = recorded.input(&bias)?;
+        let bias = recorded.reshape(bias, &[1, weight.shape()[0]])?;
+        value = recorded.add(value, bias)?;
     }
+    recorded.store([Some(out)], [Some(value)])
 }
 
 fn bilinear_grad(
@@ -402,31 +340,12 @@ fn bilinear_grad(
     dweight: Option<Output>,
     dbias: Option<Output>,
 ) -> Result<()> {
-    let (c, x, y, weight, upstream) = (Compose::new(context), x.view()?, y.view()?, weight.view()?, upstream.view()?);
-    let (batch, outputs) = (x.shape[0], weight.shape[0]);
-    let shares = View::strided(upstream.address, upstream.dtype, &[outputs, batch, 1], &[1, outputs as isize, 1])?;
-    let single = |view: &View| c.shaped(view, &[1, view.shape[0], view.shape[1]]);
-    let side = |other: &View, transposed: bool, out: &Output| {
-        let sides = product(&c, (&single(other)?, false), (&weight, transposed))?;
-        c.store_value(out, x.dtype, &c.reduce(Reduction::Sum, &c.multiply(&sides, &shares)?, &[0])?)
-    };
-    if let Some(dx) = &dx {
-        side(&y, true, dx)?;
+    let mut recorded = Recorded::new(context, x.dtype()?);
+    if let Some(dbias) = dbias {
+        let c = &recorded.c;
+        c.store_value(&dbias, x.dtype()?, &c.reduce(Reduction::Sum, &c.input(&upstream)?, &[0])?)?;
     }
-    if let Some(dy) = &dy {
-        side(&x, false, dy)?;
-    }
-    if let Some(dweight) = &dweight {
-        let weighed = c.multiply(&single(&x)?, &shares)?;
-        many(
-            context,
-            &openmps_graph::operators::matmul::Matmul { transpose_left: true, transpose_right: false },
-            &[weighed, single(&y)?],
-            &[Some(dweight)],
-        )?;
-    }
-    match &dbias {
-        Some(dbias) => c.store_value(dbias, x.dtype, &c.reduce(Reduction::Sum, &upstream, &[0])?),
-        None => Ok(()),
-    }
+    let by = [recorded.input(&x)?, recorded.input(&y)?, recorded.input(&weight)?];
+    let value = bilinear_form(&mut recorded, by)?;
+    recorded.store_gradients((value, &upstream), &by, vec![dx, dy, dweight])
 }
