@@ -96,13 +96,22 @@ OTHER = {
 }
 
 
-@pytest.mark.parametrize(("asked", "chosen"), [("", "OtherDriver"), ("0", "OtherDriver"), ("1", "MPSDriver")])
-def test_the_environment_chooses_among_backends(program, tmp_path, asked, chosen):
+BY_ENVIRONMENT = [
+    ({}, "OtherDriver"),
+    ({"OPENMPS_TRITON": "0"}, "OtherDriver"),
+    ({"OPENMPS_TRITON": "1"}, "MPSDriver"),
+    ({"TRITON_DEFAULT_BACKEND": "mps"}, "MPSDriver"),
+    ({"TRITON_DEFAULT_BACKEND": "other"}, "OtherDriver"),
+]
+
+
+@pytest.mark.parametrize(("environment", "chosen"), BY_ENVIRONMENT)
+def test_the_environment_chooses_among_backends(program, tmp_path, environment, chosen):
     for name, text in OTHER.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-    assert program("import triton\nprint(type(triton.runtime.driver.active).__name__)", PYTHONPATH=str(tmp_path), **({"OPENMPS_TRITON": asked} if asked else {})).strip() == chosen
+    assert program("import triton\nprint(type(triton.runtime.driver.active).__name__)", PYTHONPATH=str(tmp_path), **environment).strip() == chosen
 
 
 #: What `torch.compile` does with a kernel for the CPU; PyTorch itself is not among the tests' packages.

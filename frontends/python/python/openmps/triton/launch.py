@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import re
 import sys
 from typing import ClassVar
@@ -154,7 +155,8 @@ class DeviceInterface:
 
 
 class MPSDriver(DriverBase):
-    """The driver of target ``mps``. ``OPENMPS_TRITON=0`` keeps it inactive, ``=1`` makes it active beside another one."""
+    """The driver of target ``mps``. ``OPENMPS_TRITON=0`` keeps it inactive, ``=1`` makes it active beside another one, as does Triton's own
+    ``TRITON_DEFAULT_BACKEND=mps``, which versions before 3.7 do not read."""
 
     launcher_cls = staticmethod(launcher)
     #: What ``set_kernel_config`` has set; part of each kernel's key.
@@ -168,13 +170,14 @@ class MPSDriver(DriverBase):
     @classmethod
     def is_asked_for(cls) -> bool:
         """Whether the environment chooses it, whatever other drivers there are."""
-        return openmps_native.setting("OPENMPS_TRITON") == "1"
+        asked = openmps_native.setting("OPENMPS_TRITON")
+        return asked == "1" or asked is None and os.environ.get("TRITON_DEFAULT_BACKEND") == "mps"
 
     @classmethod
     def is_active(cls) -> bool:
         """Whether Triton should take this driver by itself: where no other one is active."""
         asked = openmps_native.setting("OPENMPS_TRITON")
-        if asked is not None:
+        if asked is not None or cls.is_asked_for():
             return asked != "0"
         from triton.backends import backends
 
