@@ -171,7 +171,7 @@ class MPSDriver(DriverBase):
     def is_asked_for(cls) -> bool:
         """Whether the environment chooses it, whatever other drivers there are."""
         asked = openmps_native.setting("OPENMPS_TRITON")
-        return asked == "1" or asked is None and os.environ.get("TRITON_DEFAULT_BACKEND") == "mps"
+        return asked == "1" or (asked is None and os.environ.get("TRITON_DEFAULT_BACKEND") == "mps")
 
     @classmethod
     def is_active(cls) -> bool:
