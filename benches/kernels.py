@@ -43,6 +43,25 @@ def matmul_kernel(a_ptr, b_ptr, c_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: 
     tl.store(c_ptr + rows[:, None] * N + columns[None, :], sums)
 
 
+@triton.jit
+def sort_kernel(x_ptr, y_ptr, N: tl.constexpr):
+    places = tl.program_id(0) * N + tl.arange(0, N)
+    tl.store(y_ptr + places, tl.sort(tl.load(x_ptr + places)))
+
+
+@triton.jit
+def topk_kernel(x_ptr, y_ptr, N: tl.constexpr, K: tl.constexpr):
+    row = tl.program_id(0)
+    x = tl.load(x_ptr + row * N + tl.arange(0, N))
+    tl.store(y_ptr + row * K + tl.arange(0, K), tl.topk(x, K))
+
+
+@triton.jit
+def flip_kernel(x_ptr, y_ptr, N: tl.constexpr):
+    places = tl.program_id(0) * N + tl.arange(0, N)
+    tl.store(y_ptr + places, tl.flip(tl.load(x_ptr + places)))
+
+
 def medians(works: dict, seconds: float = 3.0, turn: float = 0.05) -> dict:
     """Medians in milliseconds of works that take turns. A turn is many calls: after each call the threads of OpenMP and of OpenBLAS wait
     in a loop for the next one, which the first call of somebody else would have to share the cores with."""
@@ -232,6 +251,22 @@ def attention_gradient() -> None:
     show("attention, gradient", times)
 
 
+def sorting() -> None:
+    """512 rows of 1024: sorted, the 8 largest, reversed. PyTorch's sort gives places too, of which the kernel knows nothing."""
+    rows, length, most = 512, 1024, 8
+    x = torch.randn(rows, length)
+    kernels = {
+        "sort": (sort_kernel, [length], lambda: torch.sort(x, 1)[0]),
+        "8 largest": (topk_kernel, [length, most], lambda: torch.topk(x, most, 1)[0]),
+        "reversed": (flip_kernel, [length], lambda: torch.flip(x, [1])),
+    }
+    for name, (kernel, sizes, theirs) in kernels.items():
+        y = torch.empty(rows, sizes[-1])
+        times = medians({"openmps": lambda k=kernel, y=y, s=sizes: k[(rows,)](x, y, *s), "PyTorch": theirs})
+        check(y, theirs())
+        show(f"{name}, 512 x 1024", times)
+
+
 def check(found, expected) -> None:
     """What is timed must be right, within the type's rounding."""
     tolerance = {torch.float32: 1e-3}.get(found.dtype, 3e-2)
@@ -288,6 +323,7 @@ def main() -> int:
             rms_norm()
             attention()
             attention_gradient()
+            sorting()
         launch()
         compile_times()
     return 0

@@ -3,6 +3,7 @@
 mod best;
 mod compare;
 mod control;
+mod cube;
 mod effect;
 mod emit;
 mod memory;
@@ -14,6 +15,7 @@ mod scalar;
 mod shape;
 mod tile;
 
+use super::cube::Cubes;
 use super::effects::changes_outside;
 use super::operand::{Extents, Register, Slot, Spread, Sum};
 use super::second::Range;
@@ -24,6 +26,7 @@ use crate::error::Error;
 use openmps_tile::types::Element;
 use openmps_tile::{Block, Instruction, Kernel, Operation, Scalar, Value};
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 /// Which loops are steps of a plan.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,6 +78,7 @@ pub(super) fn refuse<T>(what: impl Into<String>) -> Lowered<T> {
 pub(super) struct Lowering<'k> {
     pub kernel: &'k Kernel,
     pub planned: HashMap<Value, Planned>,
+    cubes: Rc<Cubes>,
     slots: Vec<u64>,
     /// Slots whose number is known now.
     constants: HashMap<Slot, i64>,
@@ -115,6 +119,7 @@ impl<'k> Lowering<'k> {
         let mut lowering = Lowering {
             kernel,
             planned: HashMap::new(),
+            cubes: Rc::new(Cubes::new(kernel)),
             slots: vec![0; parameters],
             constants: HashMap::new(),
             slot_of_constant: HashMap::new(),
@@ -202,7 +207,12 @@ impl<'k> Lowering<'k> {
                 _ => Ok(()),
             };
         };
+        if self.cubes.is_unread(result) {
+            return Ok(());
+        }
+        let cubes = Rc::clone(&self.cubes);
         let planned = match operation {
+            _ if let Some(network) = cubes.network(result) => self.network(network, result)?,
             For => return self.for_loop(instruction),
             If => return self.if_else(instruction),
             While => return self.while_loop(instruction),

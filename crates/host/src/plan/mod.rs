@@ -6,6 +6,7 @@
 
 mod branches;
 mod call;
+mod cube;
 mod dense;
 mod effects;
 mod execute;

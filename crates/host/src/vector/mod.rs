@@ -7,6 +7,7 @@ pub mod binary;
 pub mod cast;
 pub mod chain;
 pub mod double;
+pub mod exchange;
 pub mod fused;
 pub mod math;
 pub mod memory;

@@ -3,7 +3,7 @@
 use super::{Lowered, Lowering, refuse};
 use crate::level::multiplies_bfloats;
 use crate::native::microkernel::Terms;
-use crate::plan::call::Written;
+use crate::plan::call::{Places, Written};
 use crate::plan::fold::{Axis, Fold, FoldKind, FoldPart, rounds};
 use crate::plan::operand::{Extent, Extents, Operand, Target, ViewKind, plain};
 use crate::plan::product::ProductKind;
@@ -12,6 +12,9 @@ use crate::plan::value::{Filled, Form, Planned, width_of};
 use crate::vector::{binary, reduce};
 use openmps_tile::{Cast, Combine, Instruction, Scalar, Value};
 use std::sync::Arc;
+
+/// Bytes of rows that take longer to begin with than to combine.
+const SHORT_ROW: usize = 64;
 
 impl Lowering<'_> {
     pub(super) fn reduce(&mut self, combine: Combine, x: Value, axis: usize, result: Value) -> Lowered<Planned> {
@@ -94,7 +97,10 @@ impl Lowering<'_> {
         let Axis { outer, length, inner } = Axis::new(self.kernel.dims_of(x), axis);
         let full = self.extents_of(x);
         let source = self.dense_operand(source, full, size);
-        let work = Arc::new(move |places: &crate::plan::call::Places| {
+        if inner > 1 && inner * size <= SHORT_ROW {
+            return Ok(self.reduce_short_rows((combine, size), source, Axis { outer, length, inner }, target, result));
+        }
+        let work = Arc::new(move |places: &Places| {
             for o in 0..outer {
                 // SAFETY: the tile has `outer * length * inner` elements of this size, the result `outer * inner`.
                 unsafe {
@@ -115,6 +121,33 @@ impl Lowering<'_> {
         let written = vec![Written::Tile(target, result)];
         self.emit_work("tt.reduce", vec![source], written, &full, 0.15, work);
         Ok(Planned::Data(plain(target.register)))
+    }
+
+    /// As above, where those rows are short: first ones are gathered, then second ones, so that all are combined in one run.
+    fn reduce_short_rows(
+        &mut self,
+        (combine, size): (binary::BinaryFunction, usize),
+        source: Operand,
+        Axis { outer, length, inner }: Axis,
+        target: Target,
+        result: Extents,
+    ) -> Planned {
+        let (others, bytes) = (self.target(&result, size), inner * size);
+        let work = Arc::new(move |places: &Places| {
+            let [to, others] = [places.writes[0], places.writes[1]];
+            // SAFETY: as above; what is gathered has as many elements as the result.
+            unsafe {
+                gather_rows(to, places.reads[0], bytes, (outer, length));
+                for step in 1..length {
+                    gather_rows(others, places.reads[0].add(step * bytes), bytes, (outer, length));
+                    combine(to, to, false, others, false, outer * inner);
+                }
+            }
+            Ok(())
+        });
+        let written = [target, others].map(|target| Written::Tile(target, result)).to_vec();
+        self.emit_work("tt.reduce", vec![source], written, &Extents::full(outer * length, inner), 0.15, work);
+        Planned::Data(plain(target.register))
     }
 
     /// What is left to reduce of a tile that holds the reduction's identity outside of a part.
@@ -232,5 +265,36 @@ impl Lowering<'_> {
             (Some(_), Operand::Register { register, .. }) => Operand::Register { register, view: ViewKind::Transposed },
             _ => data,
         })
+    }
+}
+
+/// Copies so many rows of `bytes` that lie a number of rows apart.
+///
+/// # Safety
+/// All of them lie in valid memory that does not overlap.
+unsafe fn gather_rows(to: *mut u8, from: *const u8, bytes: usize, (count, apart): (usize, usize)) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match bytes {
+            2 => gather_fixed::<2>(to, from, (count, apart)),
+            4 => gather_fixed::<4>(to, from, (count, apart)),
+            8 => gather_fixed::<8>(to, from, (count, apart)),
+            16 => gather_fixed::<16>(to, from, (count, apart)),
+            32 => gather_fixed::<32>(to, from, (count, apart)),
+            64 => gather_fixed::<64>(to, from, (count, apart)),
+            _ => (0..count).for_each(|i| {
+                from.add(i * apart * bytes).copy_to_nonoverlapping(to.add(i * bytes), bytes);
+            }),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`gather_rows`].
+unsafe fn gather_fixed<const BYTES: usize>(to: *mut u8, from: *const u8, (count, apart): (usize, usize)) {
+    let (to, from) = (to.cast::<[u8; BYTES]>(), from.cast::<[u8; BYTES]>());
+    for i in 0..count {
+        // SAFETY: the caller's promise; bytes have no alignment.
+        unsafe { to.add(i).write(from.add(i * apart).read()) };
     }
 }
