@@ -23,6 +23,8 @@ pub(super) enum Exchange {
 pub(super) struct Network {
     pub source: Value,
     pub steps: Vec<Exchange>,
+    /// The number of the block that it is in.
+    block: usize,
 }
 
 impl Network {
@@ -47,7 +49,8 @@ pub(super) struct Cubes {
 impl Cubes {
     /// Finds the networks of a kernel.
     pub fn new(kernel: &Kernel) -> Cubes {
-        let mut finder = Finder { kernel, made: HashMap::new(), parities: HashMap::new(), networks: HashMap::new() };
+        let (made, parities, networks) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let mut finder = Finder { kernel, made, parities, networks, blocks: 0 };
         let mut order = Vec::new();
         finder.walk(&kernel.body, &mut order);
         let mut cubes = Cubes { networks: finder.networks, unread: HashSet::new() };
@@ -88,10 +91,13 @@ impl Cubes {
         }
     }
 
-    /// Lets a network begin where the one before it does, which nobody else reads.
+    /// Lets a network begin where the one before it does, which nobody else reads; not a loop's where one in front of the loop does, which runs once.
     fn join(&mut self, result: Value, reads: &HashMap<Value, usize>) {
-        let Some(source) = self.networks.get(&result).map(|network| network.source) else { return };
+        let Some(&Network { source, block, .. }) = self.networks.get(&result) else { return };
         if self.unread.contains(&result) || reads.get(&source) != Some(&1) {
+            return;
+        }
+        if self.networks.get(&source).is_none_or(|before| before.block != block) {
             return;
         }
         let Some(before) = self.networks.remove(&source) else { return };
@@ -118,11 +124,14 @@ struct Finder<'k> {
     /// Tiles of 0 and 1 that follow from the elements' numbers.
     parities: HashMap<Value, Parity>,
     networks: HashMap<Value, Network>,
+    blocks: usize,
 }
 
 impl<'k> Finder<'k> {
     /// Notes networks of one step, or of none where dimensions change behind one, in the order of the kernel.
     fn walk(&mut self, block: &'k Block, order: &mut Vec<Value>) {
+        self.blocks += 1;
+        let number = self.blocks;
         for instruction in &block.instructions {
             if let [result] = instruction.results[..] {
                 self.made.insert(result, instruction);
@@ -130,7 +139,8 @@ impl<'k> Finder<'k> {
                     self.parities.insert(result, parity);
                 }
                 if let Some((source, step)) = self.step(instruction, result) {
-                    let network = Network { source: self.origin(source), steps: step.into_iter().collect() };
+                    let source = self.origin(source);
+                    let network = Network { source, steps: step.into_iter().collect(), block: number };
                     self.networks.insert(result, network);
                     order.push(result);
                 }

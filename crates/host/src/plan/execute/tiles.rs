@@ -84,6 +84,11 @@ impl Machine<'_> {
                     let condition = self.source(condition, 1);
                     let (x, y) = (self.source(x, target.size), self.source(y, target.size));
                     let (address, pitch) = self.open(target, extents);
+                    let row_bytes = columns * target.size;
+                    let is_flat = condition.is_flat(columns)
+                        && [x, y].iter().all(|source| source.is_flat(row_bytes))
+                        && pitch == row_bytes as isize;
+                    let (rows, columns) = as_one_row((rows, columns), is_flat);
                     for row in 0..rows {
                         let destination = address.offset(pitch * row as isize);
                         let (c, a, b) = (condition.row(row), x.row(row), y.row(row));
