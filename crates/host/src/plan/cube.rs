@@ -271,7 +271,7 @@ impl<'k> Finder<'k> {
 fn broadcast(bits: usize, from: &[usize], to: &[usize]) -> usize {
     let (mut result, mut from_step, mut to_step) = (0, 1, 1);
     for (&from, &to) in from.iter().zip(to).rev() {
-        result |= (bits / from_step & (from - 1)) * to_step;
+        result |= ((bits / from_step) & (from - 1)) * to_step;
         from_step *= from;
         to_step *= to;
     }

@@ -207,6 +207,8 @@ fn exchanged<T: Copy>(x: [T; CHUNK], bits: usize) -> [T; CHUNK] {
 fn across<T: Copy, const BIT: usize>(x: [T; CHUNK]) -> [T; CHUNK] {
     let mut y = x;
     for first in (0..CHUNK).step_by(2 * BIT) {
+        // Not as copies of slices: the compiler makes shuffles of it.
+        #[allow(clippy::manual_memcpy)]
         for i in first..first + BIT {
             y[i] = x[i + BIT];
             y[i + BIT] = x[i];
