@@ -170,3 +170,33 @@ def test_a_sum_of_products_is_of_what_was_chosen(n, m):
     a, b = (np.where(np.arange(64) < n, values, 0) for values in (x, y))
     both = max(min(n, m), 0)
     np.testing.assert_array_equal(out, [(a * b)[: max(m, 0)].sum(), ((a - b)[:both] ** 2).sum()])
+
+
+@triton.jit(do_not_specialize=["tokens", "heads"])
+def heads_kernel(x, places, out, tokens, heads, STRIDE: tl.constexpr, BY_ELEMENT: tl.constexpr):
+    token, head, at = tl.arange(0, 4)[:, None, None], tl.arange(0, 4)[None, :, None], tl.arange(0, 16)[None, None, :]
+    mask = (token < tokens) & (head < heads)
+    if BY_ELEMENT:
+        mask = mask & ((token + head + at) % 3 != 1)
+    place = tl.load(places + token)
+    value = tl.load(x + place * 64 * STRIDE + head * 16 * STRIDE + at * STRIDE, mask=mask, other=-7)
+    tl.store(out + token * 64 + head * 16 + at, value)
+    tl.store(out + 256 + (place * 64 + head * 16 + at) * STRIDE, value + 1, mask=mask)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64"])
+@pytest.mark.parametrize("by_element", [False, True])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_masks_of_outer_dimensions_leave_whole_rows_of_memory(stride, by_element, dtype):
+    x = (np.arange(256 * stride) % 100).astype(dtype)
+    places = np.array([2, 0, 3, 1], "int32")
+    token, head, at = np.ogrid[:4, :4, :16]
+    for tokens, heads in [(4, 4), (3, 2), (0, 4), (4, -1), (9, 1)]:
+        out = np.full(256 + 256 * stride, -1, dtype)
+        heads_kernel[(1,)](array(x), array(places), array(out), tokens, heads, stride, by_element)
+        mask = (token < tokens) & (head < heads) & ((token + head + at) % 3 != 1 if by_element else at >= 0)
+        where = (places[token] * 64 + head * 16 + at) * stride
+        expected = np.full_like(out, -1)
+        expected[:256] = np.where(mask, x[where], -7).ravel()
+        expected[256:][where[mask]] = x[where[mask]] + 1
+        np.testing.assert_array_equal(out, expected)

@@ -1,7 +1,7 @@
 //! What each step reads and writes.
 
 use super::call::{Call, Effect, Written};
-use super::operand::{Address, Extents, Operand, Register, Slot, Target, plain};
+use super::operand::{Address, Extents, Operand, Places, Register, Slot, Target, plain};
 use super::step::{Rest, Step};
 use std::collections::HashSet;
 
@@ -23,13 +23,13 @@ pub(super) fn operands(step: &Step, mut visit: impl FnMut(&Operand)) {
             sum.spread.parts().for_each(|part| visit(&part.operand));
             elements.iter().map(|(operand, _)| operand).chain(bytes).for_each(visit);
         }
-        Step::Gather { offsets, mask, other, .. } => {
-            visit(offsets);
+        Step::Gather { places, mask, other, .. } => {
+            at(places, &mut visit);
             mask.iter().chain(other).for_each(visit);
         }
-        Step::Scatter { value, offsets, mask, .. } => {
+        Step::Scatter { value, places, mask, .. } => {
             visit(value);
-            visit(offsets);
+            at(places, &mut visit);
             mask.iter().for_each(visit);
         }
         Step::MapUnary { x, .. } => visit(x),
@@ -48,6 +48,14 @@ pub(super) fn operands(step: &Step, mut visit: impl FnMut(&Operand)) {
         Step::Call(call) => call.reads.iter().for_each(visit),
         Step::Fold(fold) => fold.parts.iter().flat_map(|part| [&part.source, &part.combined]).for_each(visit),
         _ => {}
+    }
+}
+
+/// Calls `visit` with what says where elements lie.
+fn at(places: &Places, mut visit: impl FnMut(&Operand)) {
+    match places {
+        Places::Sums(address) => address.spread.parts().for_each(|part| visit(&part.operand)),
+        Places::Bytes { offsets, .. } => visit(offsets),
     }
 }
 

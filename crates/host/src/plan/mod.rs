@@ -222,6 +222,53 @@ mod tests {
         }
     }
 
+    /// As heads of tokens are rotated: rows are of two dimensions, each of which ends. With an address for each element that takes five times as long.
+    #[test]
+    fn a_mask_of_two_outer_dimensions_needs_no_address_for_each_element() {
+        let dims = [4, 2, 16];
+        let mut b = Builder::new("heads");
+        let [x, out] = ["x", "out"].map(|name| b.parameter(name, Type::pointer(Scalar::F32)));
+        let ends = ["tokens", "heads"].map(|name| b.parameter(name, Type::scalar(Scalar::I32)));
+        let along = [0, 1, 2].map(|axis| {
+            let range = b.range(dims[axis]);
+            (0..3).filter(|&other| other != axis).fold(range, |range, other| b.expand_dims(range, other))
+        });
+        let masks = [0, 1].map(|axis| {
+            let end = b.splat_like(ends[axis], along[axis]);
+            let mask = b.compare(Compare::Less, along[axis], end);
+            b.broadcast(mask, &[4, 2, 1])
+        });
+        let mask = b.binary(Binary::And, masks[0], masks[1]);
+        let mask = b.broadcast(mask, &dims);
+        let [from, to] = [x, out].map(|pointer| {
+            let all = b.splat(pointer, &dims);
+            [32, 16, 1].into_iter().zip(along).fold(all, |all, (stride, index)| {
+                let stride = b.integer(stride, Scalar::I32);
+                let stride = b.splat_like(stride, index);
+                let offset = b.binary(Binary::Multiply, index, stride);
+                let offset = b.broadcast(offset, &dims);
+                b.add_pointer(all, offset)
+            })
+        });
+        let loaded = b.load(from, Some(mask), None);
+        b.store(to, loaded, Some(mask));
+        let program = Program::new(&b.finish()).expect("planned");
+        assert!(!any(&program.body, &|step| matches!(step, Step::Offsets { .. })), "{program:?}");
+
+        let values: Vec<f32> = (0..128).map(|i| i as f32).collect();
+        for (tokens, heads) in [(4, 2), (3, 1), (9, 1), (1, 9), (0, 2), (2, -1)] {
+            let mut found = vec![-1f32; 128];
+            let addresses = [values.as_ptr().expose_provenance(), found.as_mut_ptr().expose_provenance()];
+            let arguments = [addresses[0] as u64, addresses[1] as u64, tokens as u64, i64::from(heads) as u64];
+            // SAFETY: both vectors have 128 elements.
+            unsafe { program.run([1, 1, 1], &arguments) }.expect("runs");
+            for (i, &found) in found.iter().enumerate() {
+                let inside = i / 32 < tokens && ((i / 16 % 2) as i32) < heads;
+                assert_eq!(found, if inside { i as f32 } else { -1.0 }, "{tokens} {heads}: {i}");
+            }
+        }
+    }
+
     /// 64 sums of `(x[i] - 1)^2` for i in `first..count`, 64 elements at a time, as layer norm sums squares.
     pub(super) fn add_squares(b: &mut Builder, x: Value, count: Value, first: i64) -> Value {
         let [from, by] = [first, 64].map(|value| b.integer(value, Scalar::I32));

@@ -107,6 +107,15 @@ pub(super) struct Address {
     pub size: usize,
 }
 
+/// Where the elements of a tile lie that a mask picks one by one.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Places {
+    /// At addresses that are known by row and by column.
+    Sums(Address),
+    /// At `base`, and what `offsets` (i64) says in bytes.
+    Bytes { base: Slot, offsets: Operand },
+}
+
 /// Where a step writes: a register, and the device memory that may stand for it so that a store costs nothing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {

@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use super::fold::Fold;
-use super::operand::{Address, Extents, Operand, Register, Slot, Sum, Target, Width};
+use super::operand::{Address, Extents, Operand, Places, Register, Slot, Sum, Target, Width};
 use super::product::{Pieces, ProductKind};
 use super::row::Row;
 use crate::vector::binary::BinaryFunction;
@@ -160,11 +160,10 @@ pub(super) enum Step {
         bytes: Option<Operand>,
         extents: Extents,
     },
-    /// Elements at addresses that are known only element by element: `base`, and what `offsets` (i64) says in bytes.
+    /// Elements of which a mask says one by one, or whose addresses are known only so.
     Gather {
         register: Register,
-        base: Slot,
-        offsets: Operand,
+        places: Places,
         mask: Option<Operand>,
         other: Option<Operand>,
         size: usize,
@@ -172,8 +171,7 @@ pub(super) enum Step {
     },
     Scatter {
         value: Operand,
-        base: Slot,
-        offsets: Operand,
+        places: Places,
         mask: Option<Operand>,
         size: usize,
         extents: Extents,

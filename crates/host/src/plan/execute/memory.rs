@@ -101,7 +101,7 @@ impl Machine<'_> {
     }
 
     /// What is added to an address for each row and for each column, in bytes.
-    fn list_offsets(&mut self, address: &Address, (rows, columns): (usize, usize)) {
+    pub(super) fn list_offsets(&mut self, address: &Address, (rows, columns): (usize, usize)) {
         let spread = &address.spread;
         let list = |list: &mut Vec<i64>, stride: isize, part: Option<Integers>, count: usize| {
             list.clear();

@@ -3,9 +3,9 @@
 use super::memory::{Integers, ZERO};
 use super::{Machine, Source};
 use crate::plan::call::copy_element;
-use crate::plan::operand::{Extents, Operand, Sum, Target};
+use crate::plan::operand::{Address, Extents, Operand, Places, Sum, Target};
 use crate::plan::step::Step;
-use crate::vector::CHUNK;
+use crate::vector::{CHUNK, memory};
 
 impl Machine<'_> {
     pub(super) unsafe fn scattered(&mut self, step: &Step) {
@@ -15,25 +15,26 @@ impl Machine<'_> {
                 Step::Offsets { target, sum, elements, scale, bytes, extents } => {
                     self.offsets(target, sum, [*elements, bytes.map(|bytes| (bytes, 8))], *scale, extents);
                 }
-                Step::Gather { register, base, offsets, mask, other, size, extents } => {
+                Step::Gather { register, places, mask, other, size, extents } => {
                     let target = Target { register: *register, size: *size, store: None };
                     let (address, pitch) = self.open(&target, extents);
                     let zero = Source { address: ZERO.as_ptr(), pitch: 0, by_column: 0 };
                     let other = other.as_ref().map_or(zero, |other| self.source(other, *size));
                     let to = Source { address, pitch, by_column: *size as isize };
-                    self.gather(to, *base, offsets, mask.as_ref(), &other, *size, extents);
-                }
-                Step::Scatter { value, base, offsets, mask, size, extents } => {
-                    let value = self.source(value, *size);
-                    let base = self.get(*base) as *mut u8;
-                    let offsets = self.source(offsets, 8);
                     let mask = mask.as_ref().map(|mask| self.source(mask, 1));
-                    let (rows, columns) = self.extents(extents);
-                    for row in 0..rows {
-                        for column in (0..columns).filter(|&column| is_on(mask.as_ref(), row, column)) {
-                            let to = base.wrapping_offset(offset(&offsets, row, column));
-                            copy_element(to, value.element(row, column), *size);
+                    match places {
+                        Places::Sums(address) => self.gather_sums(&to, address, mask, &other, extents),
+                        Places::Bytes { base, offsets } => {
+                            self.gather(to, *base, offsets, mask, &other, *size, extents);
                         }
+                    }
+                }
+                Step::Scatter { value, places, mask, size, extents } => {
+                    let value = self.source(value, *size);
+                    let mask = mask.as_ref().map(|mask| self.source(mask, 1));
+                    match places {
+                        Places::Sums(address) => self.scatter_sums(&value, address, mask, extents),
+                        Places::Bytes { base, offsets } => self.scatter(&value, *base, offsets, mask, *size, extents),
                     }
                 }
                 _ => {}
@@ -97,14 +98,13 @@ impl Machine<'_> {
         to: Source,
         base: usize,
         offsets: &Operand,
-        mask: Option<&Operand>,
+        mask: Option<Source>,
         other: &Source,
         size: usize,
         extents: &Extents,
     ) {
         let base = self.get(base) as *const u8;
         let offsets = self.source(offsets, 8);
-        let mask = mask.map(|mask| self.source(mask, 1));
         let (rows, columns) = self.extents(extents);
         for row in 0..rows {
             for column in 0..columns {
@@ -117,6 +117,131 @@ impl Machine<'_> {
                     };
                     copy_element(to.element(row, column).cast_mut(), from, size);
                 }
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for [`Machine::run`]; addresses behind a false mask are not touched.
+    unsafe fn scatter(
+        &self,
+        value: &Source,
+        base: usize,
+        offsets: &Operand,
+        mask: Option<Source>,
+        size: usize,
+        extents: &Extents,
+    ) {
+        let base = self.get(base) as *mut u8;
+        let offsets = self.source(offsets, 8);
+        let (rows, columns) = self.extents(extents);
+        for row in 0..rows {
+            // SAFETY: the caller's promise.
+            unsafe {
+                for column in (0..columns).filter(|&column| is_on(mask.as_ref(), row, column)) {
+                    let to = base.wrapping_offset(offset(&offsets, row, column));
+                    copy_element(to, value.element(row, column), size);
+                }
+            }
+        }
+    }
+
+    /// Where a mask leaves whole rows, those are copied at once.
+    ///
+    /// # Safety
+    /// As for [`Machine::run`]; addresses behind a false mask are not touched.
+    unsafe fn gather_sums(
+        &mut self,
+        to: &Source,
+        address: &Address,
+        mask: Option<Source>,
+        other: &Source,
+        extents: &Extents,
+    ) {
+        let ((rows, columns), size) = (self.extents(extents), address.size);
+        self.list_offsets(address, (rows, columns));
+        let (base, step) = (self.get(address.base) as *const u8, size as isize);
+        let run = first_of_run(&self.lists.columns, step);
+        for (row, &by_row) in self.lists.rows.iter().enumerate() {
+            let from = base.wrapping_offset(by_row as isize);
+            // SAFETY: the caller's promise.
+            unsafe {
+                let line = to.row(row).cast_mut();
+                match (left(mask.as_ref(), row), run) {
+                    (Left::Nothing, _) => {
+                        memory::copy_strided(line, step, other.row(row), other.by_column, size, columns);
+                    }
+                    (Left::All, Some(first)) => {
+                        memory::copy_strided(line, step, from.wrapping_offset(first), step, size, columns);
+                    }
+                    _ => {
+                        for (column, &by_column) in self.lists.columns.iter().enumerate() {
+                            let on = is_on(mask.as_ref(), row, column);
+                            let here = from.wrapping_offset(by_column as isize);
+                            let from = if on { here } else { other.element(row, column) };
+                            copy_element(to.element(row, column).cast_mut(), from, size);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for [`Machine::run`]; addresses behind a false mask are not touched.
+    unsafe fn scatter_sums(&mut self, value: &Source, address: &Address, mask: Option<Source>, extents: &Extents) {
+        let ((rows, columns), size) = (self.extents(extents), address.size);
+        self.list_offsets(address, (rows, columns));
+        let (base, step) = (self.get(address.base) as *mut u8, size as isize);
+        let run = first_of_run(&self.lists.columns, step);
+        for (row, &by_row) in self.lists.rows.iter().enumerate() {
+            let to = base.wrapping_offset(by_row as isize);
+            // SAFETY: the caller's promise.
+            unsafe {
+                match (left(mask.as_ref(), row), run) {
+                    (Left::Nothing, _) => {}
+                    (Left::All, Some(first)) => {
+                        let to = to.wrapping_offset(first);
+                        memory::copy_strided(to, step, value.row(row), value.by_column, size, columns);
+                    }
+                    _ => {
+                        for (column, &by_column) in self.lists.columns.iter().enumerate() {
+                            if is_on(mask.as_ref(), row, column) {
+                                copy_element(to.wrapping_offset(by_column as isize), value.element(row, column), size);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The offset of the first column, where each is the neighbour of the one before.
+fn first_of_run(columns: &[i64], step: isize) -> Option<isize> {
+    let first = *columns.first()? as isize;
+    columns.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(step as i64)).then_some(first)
+}
+
+/// What a mask leaves of a row.
+enum Left {
+    All,
+    Nothing,
+    Some,
+}
+
+/// # Safety
+/// The row lies within the mask.
+#[inline(always)]
+unsafe fn left(mask: Option<&Source>, row: usize) -> Left {
+    match mask {
+        Some(mask) if !mask.repeats() => Left::Some,
+        // SAFETY: the caller's promise.
+        mask => {
+            if unsafe { is_on(mask, row, 0) } {
+                Left::All
+            } else {
+                Left::Nothing
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Lowers loads and stores.
 
 use super::{Lowered, Lowering};
-use crate::plan::operand::{Address, Extent, Extents, Operand, Slot, Width, plain};
+use crate::plan::operand::{Address, Extent, Extents, Operand, Places, Slot, Width, plain};
 use crate::plan::step::{IndexOperation, Rest, Step};
 use crate::plan::value::{Filled, Planned};
 use openmps_tile::Value;
@@ -18,8 +18,8 @@ enum Mask {
 enum Tile {
     /// Row by row, under a clip.
     Rows(Address, Extents),
-    /// Element by element: base, offsets in bytes, mask.
-    Elements(Slot, Operand, Option<Operand>),
+    /// Element by element, under a mask.
+    Elements(Places, Option<Operand>),
 }
 
 impl Lowering<'_> {
@@ -44,17 +44,21 @@ impl Lowering<'_> {
         let full = self.extents_of(pointers);
         let size = self.scalar_of(pointers).size();
         let planned = self.get(pointers)?;
-        let clip = match (planned, self.mask(mask, full)?) {
-            (Planned::Pointer { base, offset }, Mask::Clip(extents)) => {
-                let base = self.byte_address(base, offset.base, size);
-                return Ok(Tile::Rows(Address { base, spread: offset.spread, size }, extents));
-            }
-            (_, Mask::Data(mask)) => Some(mask),
-            (_, Mask::Clip(extents)) if extents == full => None,
-            (_, Mask::Clip(_)) => mask.map(|&mask| self.data(mask)).transpose()?,
+        let clip = self.mask(mask, full)?;
+        if let Planned::Pointer { base, offset } = planned {
+            let address = Address { base: self.byte_address(base, offset.base, size), spread: offset.spread, size };
+            return Ok(match clip {
+                Mask::Clip(extents) => Tile::Rows(address, extents),
+                Mask::Data(mask) => Tile::Elements(Places::Sums(address), Some(mask)),
+            });
+        }
+        let mask = match clip {
+            Mask::Data(mask) => Some(mask),
+            Mask::Clip(extents) if extents == full => None,
+            Mask::Clip(_) => mask.map(|&mask| self.data(mask)).transpose()?,
         };
         let (base, offsets) = self.scattered(pointers)?;
-        Ok(Tile::Elements(base, offsets, clip))
+        Ok(Tile::Elements(Places::Bytes { base, offsets }, mask))
     }
 
     pub(super) fn load(&mut self, operands: &[Value], result: Value) -> Lowered<Planned> {
@@ -83,9 +87,9 @@ impl Lowering<'_> {
                 }
                 Ok(Planned::Data(plain(register)))
             }
-            Tile::Elements(base, offsets, mask) => {
+            Tile::Elements(places, mask) => {
                 let register = self.register(full.len() * size);
-                let step = Step::Gather { register, base, offsets, mask, other, size, extents: full };
+                let step = Step::Gather { register, places, mask, other, size, extents: full };
                 self.emit_tile(step, &full, 1.0);
                 Ok(Planned::Data(plain(register)))
             }
@@ -112,8 +116,8 @@ impl Lowering<'_> {
         let value = self.data(operands[1])?;
         match self.tile(operands[0], operands.get(2))? {
             Tile::Rows(address, extents) => self.emit_tile(Step::StoreTile { value, address, extents }, &full, 0.15),
-            Tile::Elements(base, offsets, mask) => {
-                let step = Step::Scatter { value, base, offsets, mask, size, extents: full };
+            Tile::Elements(places, mask) => {
+                let step = Step::Scatter { value, places, mask, size, extents: full };
                 self.emit_tile(step, &full, 1.0);
             }
         }
