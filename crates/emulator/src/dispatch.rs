@@ -60,7 +60,7 @@ pub struct Dispatch<'a> {
     /// Barriers do not wait for threads that are over. Metal says that every thread must reach a barrier, and a kernel that breaks this is
     /// refused otherwise; published ones do, and count on GPUs that go on.
     pub ignore_finished: bool,
-    /// After this time the dispatch ends with [`Error::Runaway`].
+    /// After this time the dispatch ends with [`crate::Error::Runaway`].
     pub time_limit: Duration,
 }
 
@@ -110,8 +110,8 @@ impl Function {
     /// Runs the kernel to its end.
     ///
     /// # Errors
-    /// [`Error::Limit`] and the errors of arguments before anything runs; then [`Error::DivergentBarrier`], [`Error::Fault`],
-    /// [`Error::Runaway`], which leave buffers partly written.
+    /// [`crate::Error::Limit`] and the errors of arguments before anything runs; then [`crate::Error::DivergentBarrier`], [`crate::Error::Fault`],
+    /// [`crate::Error::Runaway`], which leave buffers partly written.
     ///
     /// # Safety
     /// What the kernel reads and writes through its buffers is live, and no one else writes or reads it meanwhile.
