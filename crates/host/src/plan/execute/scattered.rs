@@ -236,13 +236,10 @@ enum Left {
 unsafe fn left(mask: Option<&Source>, row: usize) -> Left {
     match mask {
         Some(mask) if !mask.repeats() => Left::Some,
-        // SAFETY: the caller's promise.
         mask => {
-            if unsafe { is_on(mask, row, 0) } {
-                Left::All
-            } else {
-                Left::Nothing
-            }
+            // SAFETY: the caller's promise.
+            let on = unsafe { is_on(mask, row, 0) };
+            if on { Left::All } else { Left::Nothing }
         }
     }
 }
