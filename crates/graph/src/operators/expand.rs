@@ -2,18 +2,18 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
-use crate::gradient::{Backward, Gradients};
+use crate::gradient::{Backward, Gradients, Recorder};
 use crate::layout::{call, check, expect_inputs};
 use crate::movement;
 use crate::operator::{Meta, Operator};
 use crate::operators::repeat_gradient::RepeatGradient;
-use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::{MAX_RANK, Shape, View};
 use openmps_host::native::copy::copy;
 use openmps_host::native::memory::Memory;
 use openmps_tile::dtype;
+use std::sync::Arc;
 
 /// Broadcasts to a shape: expand, expand_as, broadcast_tensors.
 #[derive(Clone, Debug)]
@@ -62,8 +62,8 @@ impl Operator for Expand {
     }
 
     fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
-        let (dy, dims) = (b.dy()?, b.shape(b.inputs[0]));
-        Ok(vec![Some(b.sum_to(dy, &dims)?)])
+        let (dy, dims) = (b.dy()?, b.meta(b.inputs[0]).shape);
+        Ok(vec![Some(b.record(Arc::new(RepeatGradient { dims }), &[dy])?[0])])
     }
 
     fn moves(&self) -> bool {
@@ -138,8 +138,8 @@ impl Operator for Tile {
     }
 
     fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
-        let (dy, dims) = (b.dy()?, b.shape(b.inputs[0]));
-        Ok(vec![Some(b.one(RepeatGradient { dims }, &[dy])?)])
+        let (dy, dims) = (b.dy()?, b.meta(b.inputs[0]).shape);
+        Ok(vec![Some(b.record(Arc::new(RepeatGradient { dims }), &[dy])?[0])])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

@@ -2,19 +2,19 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
-use crate::gradient::{Backward, Gradients};
+use crate::gradient::{Backward, Gradients, Recorder};
 use crate::image::{Singles, write_singles};
 use crate::layout::{Dense, call, check_dense, copy_view, expect_inputs};
 use crate::operator::{Meta, Operator};
 use crate::operators::expand::Tile;
 use crate::operators::reduce::{Reduce, Reduction};
-use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::{Array, for_each_index};
 use crate::view::{MAX_RANK, Shape, View, dense_strides};
 use openmps_host::by_type;
 use openmps_host::native::{axis_sum::axis_sum, lines::Lines};
 use openmps_tile::{DType, dtype};
+use std::sync::Arc;
 
 /// The sum over every copy of each element: the gradient of repeating a tensor of dimensions `dims`, whether along
 /// dimensions of size 1 or whole. The input's dimensions are multiples of `dims`, which get leading ones.
@@ -136,11 +136,11 @@ impl Operator for RepeatGradient {
     }
 
     fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
-        let (dy, repeated) = (b.dy()?, b.shape(b.inputs[0]));
+        let (dy, repeated) = (b.dy()?, b.meta(b.inputs[0]).shape);
         let missing = repeated.len() - self.dims.len();
         let size = |d: usize| d.checked_sub(missing).map_or(1, |d| self.dims[d].max(1));
         let repeats = repeated.iter().enumerate().map(|(d, &repeated)| repeated / size(d)).collect();
-        Ok(vec![Some(b.one(Tile { repeats }, &[dy])?)])
+        Ok(vec![Some(b.record(Arc::new(Tile { repeats }), &[dy])?[0])])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

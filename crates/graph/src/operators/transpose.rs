@@ -2,15 +2,15 @@
 
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
-use crate::gradient::{Backward, Gradients};
+use crate::gradient::{Backward, Gradients, Recorder};
 use crate::layout::{axis_of, check, expect_inputs};
 use crate::movement;
 use crate::operator::{Meta, Operator};
-use crate::operators::words::Words;
 use crate::queue::Queue;
 use crate::reference::Array;
 use crate::view::View;
 use openmps_tile::dtype;
+use std::sync::Arc;
 
 /// Dimension `d` of the output is dimension `axes[d]` of the input.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl Operator for Transpose {
         for (to, &from) in self.axes.iter().enumerate() {
             axes[axis_of(self.name(), from, self.axes.len())?] = to as i64;
         }
-        Ok(vec![Some(b.one(Transpose { axes }, &[dy])?)])
+        Ok(vec![Some(b.record(Arc::new(Transpose { axes }), &[dy])?[0])])
     }
 
     fn moves(&self) -> bool {
