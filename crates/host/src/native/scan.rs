@@ -26,6 +26,10 @@ const LONG: usize = 1024;
 /// Elements of such a piece, at most.
 const PIECE: usize = 4096;
 
+/// Bytes by which pieces are longer where they would begin at like places of their pages: what is read and written of all would lie in one set of the
+/// first-level cache.
+const APART: usize = 192;
+
 /// Replaces each element by the sum or product of the elements up to it; `exclusive` leaves itself out, `reverse` starts
 /// at the end. `x` and `out` are dense.
 ///
@@ -145,7 +149,10 @@ unsafe fn scan_long<T: Element>(
 ) {
     let (x, out) = (x + first * size_of::<T>(), out + first * size_of::<T>());
     let pieces = size.div_ceil(PIECE).next_multiple_of(TOGETHER);
-    let piece = size.div_ceil(pieces);
+    let mut piece = size.div_ceil(pieces);
+    if (piece * size_of::<T>()).is_multiple_of(512) {
+        piece += APART / size_of::<T>();
+    }
     // The steps of a piece, and where the line's element of a step is.
     let steps = |number: usize| (number * piece).min(size)..((number + 1) * piece).min(size);
     let place = |step: usize| if reverse { size - 1 - step } else { step };

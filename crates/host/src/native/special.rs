@@ -140,16 +140,16 @@ fn digamma(x: f64) -> f64 {
         return digamma(1.0 - x) - PI / (PI * (x - x.round())).tan();
     }
     let (mut x, mut sum) = (x, 0.0);
-    while x < 20.0 {
+    while x < 10.0 {
         sum -= 1.0 / x;
         x += 1.0;
     }
-    let mut series = x.ln() - 0.5 / x;
-    for (k, b) in BERNOULLI.iter().enumerate() {
-        let twice = 2.0 * (k as f64 + 1.0);
-        series -= b / (twice * x.powf(twice));
-    }
-    sum + series
+    let inverse = 1.0 / x;
+    let square = inverse * inverse;
+    // B_2k / (2k x^2k), the last term first.
+    let terms = BERNOULLI.iter().zip(1..9).rev();
+    let series = terms.fold(0.0, |rest, (b, k)| (rest + b / f64::from(2 * k)) * square);
+    sum + x.ln() - 0.5 * inverse - series
 }
 
 /// The regularised upper incomplete gamma function Q(a, x): 1 less the power series (DLMF 8.11.4) below a + 1, above it the continued

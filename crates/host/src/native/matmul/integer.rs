@@ -1,7 +1,9 @@
 //! Products of integers, which wrap as the type does.
 
 use super::{Matrices, MatrixProduct};
+use crate::native::memory::slice;
 use crate::threads::parallel_for;
+use crate::vector::leveled;
 
 /// An integer type with wrapping arithmetic.
 pub(super) trait Integer: Copy + Send + Sync {
@@ -28,38 +30,152 @@ macro_rules! integer {
 
 integer!(u8, i8, i16, i32, i64);
 
+/// Rows whose sums stay in registers side by side, and the columns of such a tile.
+const ROWS: usize = 4;
+const COLUMNS: usize = 16;
+
+/// Rows for which a strip of columns, once it is copied, is used.
+const BLOCK: usize = 64;
+
 /// # Safety
 /// As [`super::matmul`], for elements of type `T`.
 pub(super) unsafe fn run<T: Integer>(product: &MatrixProduct, at: Matrices, batches: &[[isize; 3]]) {
-    let (alpha, beta) = (T::factor(product.alpha), T::factor(product.beta));
-    parallel_for(batches.len() * product.rows, product.depth * product.columns / 2, |from, to| {
-        let mut sums = vec![T::ZERO; product.columns];
+    let (strips, blocks) = (product.columns.div_ceil(COLUMNS), product.rows.div_ceil(BLOCK));
+    let (multiply, ns) = (leveled_block::<T>(), product.depth * COLUMNS * BLOCK.min(product.rows) / 8);
+    parallel_for(batches.len() * strips * blocks, ns, |from, to| {
+        let mut strip = vec![[T::ZERO; COLUMNS]; product.depth];
+        let mut copied = usize::MAX;
         for task in from..to {
-            let ([left, right, out], i) = (batches[task / product.rows], (task % product.rows) as isize);
-            sums.fill(T::ZERO);
-            for k in 0..product.depth as isize {
-                // SAFETY: the caller vouches for the left matrix's row and the right matrix's.
-                unsafe {
-                    let a = *(at.left as *const T).offset(left + i * product.left[0] + k * product.left[1]);
-                    let row = (at.right as *const T).offset(right + k * product.right[0]);
-                    if product.right[1] == 1 {
-                        let row = std::slice::from_raw_parts(row, product.columns);
-                        sums.iter_mut().zip(row).for_each(|(sum, &b)| *sum = a.multiply_add(b, *sum));
-                    } else {
-                        for (j, sum) in sums.iter_mut().enumerate() {
-                            *sum = a.multiply_add(*row.offset(j as isize * product.right[1]), *sum);
-                        }
-                    }
+            let (number, row) = (task / blocks, task % blocks * BLOCK);
+            let (batch, column) = (batches[number / strips], number % strips * COLUMNS);
+            // SAFETY: the caller vouches for the matrices; a task writes rows and columns of its own.
+            unsafe {
+                if copied != number {
+                    copy_strip(product, at.right as *const T, batch[1], column, &mut strip);
+                    copied = number;
+                }
+                multiply(product, at, batch, [row, column], strip.as_ptr().addr());
+            }
+        }
+    });
+}
+
+/// Copies the right matrix's columns from this one on, those behind its last as zeros.
+///
+/// # Safety
+/// The right matrix can be read.
+unsafe fn copy_strip<T: Integer>(
+    product: &MatrixProduct,
+    right: *const T,
+    batch: isize,
+    first: usize,
+    strip: &mut [[T; COLUMNS]],
+) {
+    let width = COLUMNS.min(product.columns - first);
+    for (k, row) in strip.iter_mut().enumerate() {
+        let begin = batch + k as isize * product.right[0];
+        for (j, element) in row[..width].iter_mut().enumerate() {
+            // SAFETY: the caller's promise.
+            *element = unsafe { *right.offset(begin + (first + j) as isize * product.right[1]) };
+        }
+    }
+}
+
+type Block = unsafe fn(&MatrixProduct, Matrices, [isize; 3], [usize; 2], usize);
+
+leveled! {
+    /// The product of a block of rows, from the first of `at` on, and a strip of columns, `depth` rows of which are at an address.
+    fn leveled_block<T>(product: &MatrixProduct, matrices: Matrices, batch: [isize; 3], at: [usize; 2], strip: usize) -> Block
+    where { T: Integer } = block
+}
+
+/// # Safety
+/// As [`run`], for elements that no other task writes; the strip is alive.
+#[inline(always)]
+unsafe fn block<T: Integer>(
+    product: &MatrixProduct,
+    matrices: Matrices,
+    [of_left, _, of_out]: [isize; 3],
+    [first, column]: [usize; 2],
+    strip: usize,
+) {
+    // SAFETY: the caller's promise.
+    let strip = unsafe { slice::<[T; COLUMNS]>(strip, product.depth) };
+    let (alpha, beta) = (T::factor(product.alpha), T::factor(product.beta));
+    let (left, out) = (matrices.left as *const T, matrices.out as *mut T);
+    let end = product.rows.min(first + BLOCK);
+    for row in (first..end).step_by(ROWS) {
+        let height = ROWS.min(end - row);
+        // Behind the last row, that one again.
+        let rows: [isize; ROWS] =
+            std::array::from_fn(|i| of_left + (row + i.min(height - 1)) as isize * product.left[0]);
+        let mut sums = [[T::ZERO; COLUMNS]; ROWS];
+        for (k, right) in strip.iter().enumerate() {
+            for i in 0..ROWS {
+                // SAFETY: the caller's promise.
+                let factor = unsafe { *left.offset(rows[i] + k as isize * product.left[1]) };
+                for j in 0..COLUMNS {
+                    sums[i][j] = factor.multiply_add(right[j], sums[i][j]);
                 }
             }
-            for (j, &sum) in sums.iter().enumerate() {
-                // SAFETY: an element of the result, written by this task alone.
+        }
+        for (i, sums) in sums[..height].iter().enumerate() {
+            let begin = of_out + (row + i) as isize * product.out[0];
+            for (j, &sum) in sums[..COLUMNS.min(product.columns - column)].iter().enumerate() {
+                // SAFETY: an element of the result, which this task alone writes.
                 unsafe {
-                    let to = (at.out as *mut T).offset(out + i * product.out[0] + j as isize * product.out[1]);
+                    let to = out.offset(begin + (column + j) as isize * product.out[1]);
                     let kept = if product.beta == 0.0 { T::ZERO } else { beta.multiply_add(*to, T::ZERO) };
                     *to = alpha.multiply_add(sum, kept);
                 }
             }
         }
-    });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Wrapping products of every layout, of sizes around the tiles' and the blocks', as the plain loop gives them.
+    #[test]
+    fn every_size_and_layout() {
+        let value = |i: usize| (i as i32).wrapping_mul(0x9E37_79B1_u32.cast_signed());
+        let strides = |rows: usize, columns: usize, transposed: bool| {
+            if transposed { [1, rows as isize] } else { [columns as isize, 1] }
+        };
+        for [rows, depth, columns] in
+            [[1, 1, 1], [3, 0, 5], [4, 7, 16], [5, 33, 17], [64, 9, 15], [65, 21, 70], [131, 3, 1]]
+        {
+            for layout in 0..8 {
+                let [of_left, of_right, of_out] = [1, 2, 4].map(|bit| layout & bit != 0);
+                let product = MatrixProduct {
+                    left: strides(rows, depth, of_left),
+                    right: strides(depth, columns, of_right),
+                    out: strides(rows, columns, of_out),
+                    alpha: 3.0,
+                    beta: -1.0,
+                    ..MatrixProduct::dense(rows, depth, columns)
+                };
+                let [left, right] =
+                    [rows * depth, depth * columns].map(|count| (0..count).map(value).collect::<Vec<_>>());
+                let mut out: Vec<i32> = (0..rows * columns).map(|i| i as i32).collect();
+                let mut expected = out.clone();
+                for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
+                    let at =
+                        |strides: [isize; 2], i: usize, j: usize| i * strides[0] as usize + j * strides[1] as usize;
+                    let sum = (0..depth).fold(0_i32, |sum, k| {
+                        left[at(product.left, i, k)].multiply_add(right[at(product.right, k, j)], sum)
+                    });
+                    let to = &mut expected[at(product.out, i, j)];
+                    *to = sum.wrapping_mul(3).wrapping_sub(*to);
+                }
+                let [left, right] = [&left, &right].map(|matrix| matrix.as_ptr() as usize);
+                let at = Matrices { left, right, out: out.as_mut_ptr() as usize };
+                // SAFETY: three matrices of these sizes.
+                unsafe { run::<i32>(&product, at, &[[0; 3]]) };
+                assert_eq!(out, expected, "{rows} x {depth} x {columns}, layout {layout}");
+            }
+        }
+    }
 }
