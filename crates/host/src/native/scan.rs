@@ -191,8 +191,8 @@ unsafe fn scan_long<T: Element>(
                 // SAFETY: inside the line, and no other task has its piece.
                 unsafe { advance::<T>((x, out), at, sum, exclusive, join) };
             };
-            // All pieces of the group but perhaps its last ones have all their steps.
-            let whole = if steps(first + TOGETHER - 1).len() == piece { piece } else { 0 };
+            // The last piece of the group has the fewest steps.
+            let whole = steps(first + TOGETHER - 1).len();
             for step in 0..whole {
                 for number in 0..TOGETHER {
                     go(number, (first + number) * piece + step);
@@ -264,6 +264,8 @@ mod tests {
             (1, 1024, 1),
             (3, 1031, 1),
             (1, 50_001, 1),
+            (1, 32_768, 1),
+            (1, 70_000, 1),
         ] {
             for (exclusive, reverse) in [(false, false), (false, true), (true, false), (true, true)] {
                 let x: Vec<i64> = (0..outer * size * inner).map(|i| (i * 31 % 17) as i64 - 8).collect();

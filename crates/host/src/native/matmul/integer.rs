@@ -30,29 +30,28 @@ macro_rules! integer {
 
 integer!(u8, i8, i16, i32, i64);
 
-/// Rows whose sums stay in registers side by side, and the columns of such a tile.
-const ROWS: usize = 4;
-const COLUMNS: usize = 16;
+/// Columns of a strip, and steps along the depth that are added to its sums in one run.
+const COLUMNS: usize = 64;
+const STEPS: usize = 4;
 
-/// Rows for which a strip of columns, once it is copied, is used.
+/// Rows for which a strip, once it is copied, is used.
 const BLOCK: usize = 64;
 
 /// # Safety
 /// As [`super::matmul`], for elements of type `T`.
 pub(super) unsafe fn run<T: Integer>(product: &MatrixProduct, at: Matrices, batches: &[[isize; 3]]) {
     let (strips, blocks) = (product.columns.div_ceil(COLUMNS), product.rows.div_ceil(BLOCK));
-    let (multiply, ns) = (leveled_block::<T>(), product.depth * COLUMNS * BLOCK.min(product.rows) / 8);
+    let (multiply, ns) = (leveled_block::<T>(), product.depth * COLUMNS * BLOCK.min(product.rows) / 16);
     parallel_for(batches.len() * strips * blocks, ns, |from, to| {
-        let mut strip = vec![[T::ZERO; COLUMNS]; product.depth];
-        let mut copied = usize::MAX;
+        let (mut strip, mut copied) = (Vec::new(), None);
         for task in from..to {
             let (number, row) = (task / blocks, task % blocks * BLOCK);
             let (batch, column) = (batches[number / strips], number % strips * COLUMNS);
             // SAFETY: the caller vouches for the matrices; a task writes rows and columns of its own.
             unsafe {
-                if copied != number {
+                if copied != Some(number) {
                     copy_strip(product, at.right as *const T, batch[1], column, &mut strip);
-                    copied = number;
+                    copied = Some(number);
                 }
                 multiply(product, at, batch, [row, column], strip.as_ptr().addr());
             }
@@ -60,7 +59,12 @@ pub(super) unsafe fn run<T: Integer>(product: &MatrixProduct, at: Matrices, batc
     });
 }
 
-/// Copies the right matrix's columns from this one on, those behind its last as zeros.
+/// How many columns a strip has that begins with this one, and its rows: those of the depth, and zeros up to a multiple of the steps.
+fn sizes(product: &MatrixProduct, first: usize) -> (usize, usize) {
+    (COLUMNS.min(product.columns - first), product.depth.next_multiple_of(STEPS))
+}
+
+/// Copies a strip of the right matrix, row by row.
 ///
 /// # Safety
 /// The right matrix can be read.
@@ -69,28 +73,29 @@ unsafe fn copy_strip<T: Integer>(
     right: *const T,
     batch: isize,
     first: usize,
-    strip: &mut [[T; COLUMNS]],
+    strip: &mut Vec<T>,
 ) {
-    let width = COLUMNS.min(product.columns - first);
-    for (k, row) in strip.iter_mut().enumerate() {
-        let begin = batch + k as isize * product.right[0];
-        for (j, element) in row[..width].iter_mut().enumerate() {
-            // SAFETY: the caller's promise.
-            *element = unsafe { *right.offset(begin + (first + j) as isize * product.right[1]) };
-        }
+    let (width, rows) = sizes(product, first);
+    strip.clear();
+    for k in 0..product.depth as isize {
+        let begin = batch + k * product.right[0];
+        // SAFETY: the caller's promise.
+        strip.extend((first..first + width).map(|j| unsafe { *right.offset(begin + j as isize * product.right[1]) }));
     }
+    strip.resize(rows * width, T::ZERO);
 }
 
 type Block = unsafe fn(&MatrixProduct, Matrices, [isize; 3], [usize; 2], usize);
 
 leveled! {
-    /// The product of a block of rows, from the first of `at` on, and a strip of columns, `depth` rows of which are at an address.
     fn leveled_block<T>(product: &MatrixProduct, matrices: Matrices, batch: [isize; 3], at: [usize; 2], strip: usize) -> Block
     where { T: Integer } = block
 }
 
+/// The product of a block of rows and a strip of columns, from the first ones on.
+///
 /// # Safety
-/// As [`run`], for elements that no other task writes; the strip is alive.
+/// As [`run`], for elements that no other task writes; the strip is a copy of these columns.
 #[inline(always)]
 unsafe fn block<T: Integer>(
     product: &MatrixProduct,
@@ -99,35 +104,36 @@ unsafe fn block<T: Integer>(
     [first, column]: [usize; 2],
     strip: usize,
 ) {
+    let (width, rows) = sizes(product, column);
     // SAFETY: the caller's promise.
-    let strip = unsafe { slice::<[T; COLUMNS]>(strip, product.depth) };
+    let strip = unsafe { slice::<T>(strip, rows * width) };
     let (alpha, beta) = (T::factor(product.alpha), T::factor(product.beta));
     let (left, out) = (matrices.left as *const T, matrices.out as *mut T);
-    let end = product.rows.min(first + BLOCK);
-    for row in (first..end).step_by(ROWS) {
-        let height = ROWS.min(end - row);
-        // Behind the last row, that one again.
-        let rows: [isize; ROWS] =
-            std::array::from_fn(|i| of_left + (row + i.min(height - 1)) as isize * product.left[0]);
-        let mut sums = [[T::ZERO; COLUMNS]; ROWS];
-        for (k, right) in strip.iter().enumerate() {
-            for i in 0..ROWS {
+    for row in first..product.rows.min(first + BLOCK) {
+        let begin = of_left + row as isize * product.left[0];
+        let mut sums = [T::ZERO; COLUMNS];
+        let sums = &mut sums[..width];
+        for (step, rows) in strip.chunks_exact(STEPS * width).enumerate() {
+            let [a, b, c, d]: [T; STEPS] = std::array::from_fn(|i| match step * STEPS + i {
                 // SAFETY: the caller's promise.
-                let factor = unsafe { *left.offset(rows[i] + k as isize * product.left[1]) };
-                for j in 0..COLUMNS {
-                    sums[i][j] = factor.multiply_add(right[j], sums[i][j]);
-                }
+                k if k < product.depth => unsafe { *left.offset(begin + k as isize * product.left[1]) },
+                _ => T::ZERO,
+            });
+            let (first, others) = rows.split_at(width);
+            let (second, others) = others.split_at(width);
+            let (third, fourth) = others.split_at(width);
+            // A length that the compiler does not know: a row of registers would be gathered along the depth instead.
+            for ((((sum, &w), &x), &y), &z) in sums.iter_mut().zip(first).zip(second).zip(third).zip(fourth) {
+                *sum = a.multiply_add(w, b.multiply_add(x, c.multiply_add(y, d.multiply_add(z, *sum))));
             }
         }
-        for (i, sums) in sums[..height].iter().enumerate() {
-            let begin = of_out + (row + i) as isize * product.out[0];
-            for (j, &sum) in sums[..COLUMNS.min(product.columns - column)].iter().enumerate() {
-                // SAFETY: an element of the result, which this task alone writes.
-                unsafe {
-                    let to = out.offset(begin + (column + j) as isize * product.out[1]);
-                    let kept = if product.beta == 0.0 { T::ZERO } else { beta.multiply_add(*to, T::ZERO) };
-                    *to = alpha.multiply_add(sum, kept);
-                }
+        let begin = of_out + row as isize * product.out[0];
+        for (j, &sum) in sums.iter().enumerate() {
+            // SAFETY: an element of the result, which this task alone writes.
+            unsafe {
+                let to = out.offset(begin + (column + j) as isize * product.out[1]);
+                let kept = if product.beta == 0.0 { T::ZERO } else { beta.multiply_add(*to, T::ZERO) };
+                *to = alpha.multiply_add(sum, kept);
             }
         }
     }
@@ -145,7 +151,7 @@ mod tests {
             if transposed { [1, rows as isize] } else { [columns as isize, 1] }
         };
         for [rows, depth, columns] in
-            [[1, 1, 1], [3, 0, 5], [4, 7, 16], [5, 33, 17], [64, 9, 15], [65, 21, 70], [131, 3, 1]]
+            [[1, 1, 1], [3, 0, 5], [4, 7, 16], [5, 33, 17], [64, 9, 64], [65, 21, 70], [131, 3, 1]]
         {
             for layout in 0..8 {
                 let [of_left, of_right, of_out] = [1, 2, 4].map(|bit| layout & bit != 0);
