@@ -8,10 +8,12 @@ import triton
 import triton.language as tl
 
 import differential
+import versions
 from openmps.triton import array
 
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 FLOATS = ["float16", "float32", "float64"]
+ONE_OF_MANY = versions.needs(tuple(map(int, triton.__version__.split(".")[:2])) > (3, 6), "tl.topk of one element")
 SHAPES = [(1, 1, 2), (1, 1, 8), (1, 1, 64), (1, 1, 512), (1, 1, 4096), (1, 8, 16), (1, 16, 4), (4, 2, 32), (2, 128, 8)]
 
 
@@ -104,7 +106,7 @@ def test_bfloat16_is_sorted_as_float32_is():
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint64", *FLOATS])
-@pytest.mark.parametrize("k", [1, 2, 8, 64])
+@pytest.mark.parametrize("k", [pytest.param(1, marks=ONE_OF_MANY), 2, 8, 64])
 def test_the_largest_of_rows_come_first(dtype, k):
     for shape in (shape for shape in SHAPES[1:] if shape[-1] >= k):
         x = special(shape, dtype)
@@ -192,7 +194,7 @@ def repeated_kernel(x_ptr, out_ptr, N: tl.constexpr, COUNT):
     places = tl.arange(0, N)
     x = tl.load(x_ptr + places)
     for step in range(COUNT):
-        x = tl.flip(tl.sort(x + step * (places % 3)))
+        x = tl.flip(tl.sort(x + step * (places % 3)), 0)
     tl.store(out_ptr + places, x)
     tl.store(out_ptr + N + places, tl.sort(tl.full((N,), COUNT, tl.int32)))
 
@@ -218,7 +220,7 @@ def kernel(x_ptr, out_ptr, N: tl.constexpr, K: tl.constexpr):
     places = tl.arange(0, N)
     x = tl.load(x_ptr + places)
     tl.store(out_ptr + places, tl.sort(x))
-    tl.store(out_ptr + N + places, tl.flip(tl.sort(x, descending=True)))
+    tl.store(out_ptr + N + places, tl.flip(tl.sort(x, descending=True), 0))
     tl.store(out_ptr + 2 * N + tl.arange(0, K), tl.topk(x, K))
 
 
