@@ -112,10 +112,11 @@ impl Cubes {
 /// Whether an operation is left out where nobody reads its result.
 fn only_computes(operation: &Operation) -> bool {
     use Operation::*;
-    matches!(
-        operation,
-        Constant(_) | Range { .. } | Splat | ExpandDims { .. } | Broadcast | Reshape | Reduce { .. } | Select
-    ) || matches!(operation, Unary(_) | Binary(_) | Compare(_) | Cast(_))
+    operation.is_elementwise()
+        || matches!(
+            operation,
+            Constant(_) | Range { .. } | Splat | ExpandDims { .. } | Broadcast | Reshape | Reduce { .. }
+        )
 }
 
 struct Finder<'k> {

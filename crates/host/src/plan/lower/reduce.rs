@@ -9,6 +9,7 @@ use crate::plan::operand::{Extent, Extents, Operand, Target, ViewKind, plain};
 use crate::plan::product::ProductKind;
 use crate::plan::step::Step;
 use crate::plan::value::{Filled, Form, Planned, width_of};
+use crate::vector::memory::copy_strided;
 use crate::vector::{binary, reduce};
 use openmps_tile::{Cast, Combine, Instruction, Scalar, Value};
 use std::sync::Arc;
@@ -276,9 +277,7 @@ unsafe fn gather_rows(to: *mut u8, from: *const u8, bytes: usize, (count, apart)
     // SAFETY: the caller's promise.
     unsafe {
         match bytes {
-            2 => gather_fixed::<2>(to, from, (count, apart)),
-            4 => gather_fixed::<4>(to, from, (count, apart)),
-            8 => gather_fixed::<8>(to, from, (count, apart)),
+            2 | 4 | 8 => copy_strided(to, bytes as isize, from, (apart * bytes) as isize, bytes, count),
             16 => gather_fixed::<16>(to, from, (count, apart)),
             32 => gather_fixed::<32>(to, from, (count, apart)),
             64 => gather_fixed::<64>(to, from, (count, apart)),
