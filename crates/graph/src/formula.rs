@@ -23,6 +23,11 @@ impl<'q> Formula<'q> {
         Formula { operator, queue, held: RefCell::default() }
     }
 
+    /// Where it is computed.
+    pub fn queue(&self) -> &'q Queue {
+        self.queue
+    }
+
     /// Memory for a value on the way.
     pub fn temporary(&self, dtype: DType, dims: &[usize]) -> Result<View> {
         let device = |source| Error::Device { operator: self.operator, source };

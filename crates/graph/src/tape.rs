@@ -16,7 +16,6 @@ use std::sync::Arc;
 /// A record of operators on tensors in memory. Temporaries live as long as it does.
 pub struct Tape<'q> {
     formula: Formula<'q>,
-    queue: &'q Queue,
     values: Vec<Value>,
     steps: Vec<Step>,
 }
@@ -38,7 +37,7 @@ enum Source {
 impl<'q> Tape<'q> {
     /// An empty tape; errors of its own name the operator.
     pub fn new(operator: &'static str, queue: &'q Queue) -> Tape<'q> {
-        Tape { formula: Formula::new(operator, queue), queue, values: Vec::new(), steps: Vec::new() }
+        Tape { formula: Formula::new(operator, queue), values: Vec::new(), steps: Vec::new() }
     }
 
     /// A tensor that is there. Its elements are read where a value that is asked for needs them.
@@ -90,7 +89,7 @@ impl<'q> Tape<'q> {
             self.formula.temporary(*dtype, shape)
         };
         let places = outputs.iter().map(place).collect::<Result<Vec<View>>>()?;
-        operator.run(self.queue, &inputs, &places)?;
+        operator.run(self.formula.queue(), &inputs, &places)?;
         for (output, place) in outputs.iter().zip(places) {
             self.values[output.0].view = Some(place);
         }
