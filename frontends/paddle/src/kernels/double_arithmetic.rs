@@ -127,8 +127,8 @@ impl<'c> Product<'c> {
             [recorded.input(x)?, recorded.view(&aligned(y.view()?, rank, axis)?)?, recorded.input(upstream)?];
         let ddy = ddy.map(|ddy| aligned(ddy.view()?, rank, axis)).transpose()?;
         let upstreams = [recorded.optional(ddx)?, ddy.map(|ddy| recorded.view(&ddy)).transpose()?];
-        let product = recorded.one(Call::new(Elementwise::Binary(Binary::Multiply)), &[x, y])?;
-        let gradients = recorded.gradients(&[(Some(product), Some(upstream))], [x, y])?;
+        let product = Call::new(Elementwise::Binary(Binary::Multiply));
+        let gradients = recorded.of_both(product, [x, y], Some(upstream))?;
         Ok(Product { recorded, by: [x, y, upstream], upstreams, gradients })
     }
 

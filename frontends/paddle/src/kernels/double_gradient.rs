@@ -11,7 +11,6 @@ use crate::{Context, Output, Scalar, Tensor};
 use openmps_graph::View;
 use openmps_graph::gradient::Node;
 use openmps_graph::operators::elementwise::{Binary, Call, Elementwise, Gradient};
-use openmps_graph::operators::words::Words;
 use openmps_tile::Number;
 use openmps_tile::dtype::FLOATS;
 
@@ -51,8 +50,7 @@ fn bent(
 ) -> Result<[Option<Node>; 2]> {
     let scalars = numbers.iter().map(|&number| Number::Float(number)).collect();
     let call = Call { operator: Elementwise::Gradient(gradient), scalars, output: None };
-    let dx = recorded.one(call, &[x, upstream])?;
-    recorded.gradients(&[(Some(dx), ddx)], [x, upstream])
+    recorded.of_both(call, [x, upstream], ddx)
 }
 
 fn second(

@@ -11,7 +11,6 @@ use crate::{Context, Output, Tensor};
 use openmps_graph::View;
 use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Unary};
 use openmps_graph::operators::matmul::Matmul;
-use openmps_graph::operators::words::Words;
 use openmps_tile::dtype::FLOATS;
 
 const PLAIN: Matmul = Matmul { transpose_left: false, transpose_right: false };
@@ -127,8 +126,7 @@ fn matmul_triple_grad(
     let [ddx, ddy] = [recorded.or_zeros(ddx.as_ref(), x)?, recorded.or_zeros(ddy.as_ref(), y)?];
     let [by_dx, by_dy] = [recorded.optional(by_dx.as_ref())?, recorded.optional(by_dy.as_ref())?];
     let by_ddout = recorded.optional(by_ddout.as_ref())?;
-    let product = recorded.one(Matmul { transpose_left, transpose_right }, &[x, y])?;
-    let [dx, dy] = recorded.gradients(&[(Some(product), Some(upstream))], [x, y])?;
+    let [dx, dy] = recorded.of_both(Matmul { transpose_left, transpose_right }, [x, y], Some(upstream))?;
     let second = recorded.gradients(&[(dx, Some(ddx)), (dy, Some(ddy))], [x, y, upstream])?;
     let [dx, dy, ddout] = second;
     let of = [(dx, by_dx), (dy, by_dy), (ddout, by_ddout)];

@@ -11,7 +11,6 @@ use openmps_graph::operators::elementwise::{Activation, Binary, Elementwise, Una
 use openmps_graph::operators::linear::Linear;
 use openmps_graph::operators::matmul::Matmul;
 use openmps_graph::operators::repeat_gradient::RepeatGradient;
-use openmps_graph::operators::words::Words;
 use openmps_graph::{Meta, Operator, View};
 use openmps_tile::Number;
 use openmps_tile::dtype::{FLOATS, NUMBERS};
@@ -145,8 +144,7 @@ fn second(
     let by = [x, y, upstream].map(|view| recorded.given(&view));
     let [ddx, ddy] = upstreams.map(|view| view.map(|view| recorded.given(&view)));
     let [x, y, upstream] = by;
-    let product = recorded.one(of, &[x, y])?;
-    let [dx, dy] = recorded.gradients(&[(Some(product), Some(upstream))], [x, y])?;
+    let [dx, dy] = recorded.of_both(of, [x, y], Some(upstream))?;
     let found = recorded.gradients(&[(dx, ddx), (dy, ddy)], by)?;
     recorded.store(outputs, found)
 }

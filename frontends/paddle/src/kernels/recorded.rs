@@ -78,6 +78,17 @@ impl<'c> Recorded<'c> {
         Ok(found.try_into().expect("one for each"))
     }
 
+    /// The gradients of an operator's call by both of its tensors, where that of its result is given.
+    pub fn of_both(
+        &mut self,
+        operator: impl Operator,
+        by: [Node; 2],
+        upstream: Option<Node>,
+    ) -> Result<[Option<Node>; 2]> {
+        let result = self.one(operator, &by)?;
+        self.gradients(&[(Some(result), upstream)], by)
+    }
+
     /// The gradients of a kernel's result, into outputs of which each may be missing.
     pub fn store_gradients(
         mut self,
