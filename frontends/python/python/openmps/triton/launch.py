@@ -177,8 +177,10 @@ class MPSDriver(DriverBase):
     def is_active(cls) -> bool:
         """Whether Triton should take this driver by itself: where no other one is active."""
         asked = openmps_native.setting("OPENMPS_TRITON")
-        if asked is not None or cls.is_asked_for():
+        if asked is not None:
             return asked != "0"
+        if cls.is_asked_for():
+            return True
         from triton.backends import backends
 
         return not any(backend.driver.is_active() for name, backend in backends.items() if backend.driver is not cls)
