@@ -58,6 +58,14 @@ impl Block {
     pub fn ends(&self) -> &[Value] {
         self.instructions.last().map_or(&[], |last| &last.operands)
     }
+
+    /// Whether an instruction of the block, or one within it, reads a value.
+    pub fn reads(&self, value: Value) -> bool {
+        let reads = |instruction: &Instruction| {
+            instruction.operands.contains(&value) || instruction.blocks.iter().any(|block| block.reads(value))
+        };
+        self.instructions.iter().any(reads)
+    }
 }
 
 /// One operation with its operands and results.

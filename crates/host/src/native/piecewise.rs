@@ -7,7 +7,9 @@ use super::microkernel::{Block, Channels, Kernels, LeftAt, RowsAt, Terms, kernel
 use super::pairs::Halves;
 use super::panels::{Panels, gather, pack_right};
 use super::scratch::{self, Buffer};
+use super::stored::widen_lines;
 use crate::threads::parallel_for;
+use openmps_tile::DType;
 
 /// Terms that are multiplied at once: a group of the right operand is half of the first-level cache.
 const TERMS: usize = 256;
@@ -22,6 +24,29 @@ const MOST_NUMBERS: usize = 1 << 16;
 /// Multiplications, of numbers of 32 bits, that are worth looking for packed factors.
 const WORTH_KEEPING: usize = 1 << 15;
 
+/// What the elements of both factors are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Elements {
+    Singles,
+    /// bfloat16, of which two terms of a sum that follow each other are multiplied at once.
+    BfloatPairs,
+    /// Half types that are widened as they are packed, since their products are exact in float32.
+    Halves,
+    Bfloats,
+}
+
+impl Elements {
+    /// Bytes of an element.
+    pub(crate) fn size(self) -> usize {
+        if self == Elements::Singles { size_of::<f32>() } else { size_of::<u16>() }
+    }
+
+    /// What they are where they are packed.
+    pub(crate) fn terms(self) -> Terms {
+        if self == Elements::BfloatPairs { Terms::BfloatPairs } else { Terms::Singles }
+    }
+}
+
 /// The size of a product, and how many terms of it are packed at most, where a pair of bfloat16 counts as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size {
@@ -31,21 +56,21 @@ pub(crate) struct Size {
     pub depth: usize,
     /// A multiple of `depth`.
     pub terms: usize,
-    pub of: Terms,
+    pub of: Elements,
 }
 
 impl Size {
     /// None where fewer than two pieces would be multiplied at once.
-    pub(crate) fn new((rows, columns, depth): (usize, usize, usize), of: Terms) -> Option<Size> {
-        let depth = of.numbers(depth)?;
+    pub(crate) fn new((rows, columns, depth): (usize, usize, usize), of: Elements) -> Option<Size> {
+        let depth = of.terms().numbers(depth)?;
         let most = TERMS.min(NUMBERS / (rows + columns).max(1));
         let pieces = most.checked_div(depth).filter(|&pieces| pieces > 1)?;
         Some(Size { rows, columns, depth, terms: pieces * depth, of })
     }
 
     /// Of products that are multiplied one by one; none where one is too large for that.
-    pub(crate) fn one_by_one((rows, columns, depth): (usize, usize, usize), of: Terms) -> Option<Size> {
-        let depth = of.numbers(depth)?;
+    pub(crate) fn one_by_one((rows, columns, depth): (usize, usize, usize), of: Elements) -> Option<Size> {
+        let depth = of.terms().numbers(depth)?;
         let fits = (1..=2 * TERMS).contains(&depth) && rows.saturating_mul(columns) <= MOST_NUMBERS;
         fits.then_some(Size { rows, columns, depth, terms: depth, of })
     }
@@ -59,7 +84,7 @@ impl Size {
 /// A factor of a piece.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// The first element, of float32 or bfloat16.
+    /// The first element.
     pub first: *const u8,
     /// From row to row, from column to column.
     pub strides: [isize; 2],
@@ -72,18 +97,29 @@ pub(crate) struct Piece {
 /// # Safety
 /// The elements of these lines are readable.
 pub(crate) unsafe fn with_numbers(
-    of: Terms,
+    of: Elements,
     first: *const u8,
     (lines, depth): (usize, usize),
     [by_line, by_term]: [isize; 2],
     work: impl FnOnce(*const f32, [isize; 2]),
 ) {
     match of {
-        Terms::Singles => work(first.cast(), [by_line, by_term]),
-        Terms::BfloatPairs => {
+        Elements::Singles => work(first.cast(), [by_line, by_term]),
+        Elements::BfloatPairs => {
             let lines = Halves { from: first.cast(), lines, terms: 2 * depth, by_line, by_term };
             // SAFETY: the caller's promise.
             unsafe { lines.with_pairs(work) };
+        }
+        Elements::Halves | Elements::Bfloats => {
+            let dtype = if of == Elements::Halves { DType::F16 } else { DType::BF16 };
+            // Neighbours are widened at once, be they terms of a line or the same term of all lines.
+            let is_across = by_line == 1 && by_term != 1;
+            let (length, strides) = if is_across { (lines, [by_term, by_line]) } else { (depth, [by_line, by_term]) };
+            scratch::with(lines * depth, |wide: &mut [f32]| {
+                // SAFETY: the caller's promise.
+                unsafe { widen_lines(dtype, first.addr(), strides, wide, length.max(1)) };
+                work(wide.as_ptr(), if is_across { [1, lines as isize] } else { [depth as isize, 1] });
+            });
         }
     }
 }
@@ -112,7 +148,7 @@ pub(crate) struct Piecewise {
 impl Piecewise {
     /// One of so many products of a program.
     pub(crate) fn new(size: Size, products: usize) -> Piecewise {
-        let (panels, width) = (Panels::new(size.rows), kernels_of(size.of).width);
+        let (panels, width) = (Panels::new(size.rows), kernels_of(size.of.terms()).width);
         let side = |numbers: usize| {
             let most = (KEPT / (2 * products * numbers.max(1))).clamp(1, MOST_CHUNKS);
             Side { numbers, most, chunks: Vec::new(), current: 0 }
@@ -141,7 +177,7 @@ impl Piecewise {
     pub(crate) unsafe fn add(&mut self, left: Piece, right: Piece, out: Out) {
         let Size { rows, columns, depth, terms, of } = self.size;
         let (at, from) = (self.filled / depth, self.filled);
-        let (panels, width) = (Panels::new(rows), kernels_of(of).width);
+        let (panels, width) = (Panels::new(rows), kernels_of(of.terms()).width);
         let is_alone = depth == terms;
         self.rows = rows_in_place(self.size, left).filter(|_| is_alone && !left.stays);
         let pack_left = |packed: &mut [f32]| {
@@ -184,7 +220,7 @@ impl Piecewise {
         if self.filled == 0 {
             return;
         }
-        let (kernels, panels) = (kernels_of(self.size.of), Panels::new(self.size.rows));
+        let (kernels, panels) = (kernels_of(self.size.of.terms()), Panels::new(self.size.rows));
         let left = match self.rows {
             Some((first, by_row)) => Left::Rows(first, by_row),
             None => Left::Packed(self.left.numbers()),
@@ -203,8 +239,9 @@ impl Piecewise {
 fn rows_in_place(size: Size, left: Piece) -> Option<(*const f32, usize)> {
     let [by_row, by_term] = left.strides;
     let (is_whole, each) = match size.of {
-        Terms::Singles => (by_term == 1, 1),
-        Terms::BfloatPairs => {
+        Elements::Singles => (by_term == 1, 1),
+        Elements::Halves | Elements::Bfloats => return None,
+        Elements::BfloatPairs => {
             let (from, lines, terms) = (left.first.cast(), size.rows, 2 * size.depth);
             (Halves { from, lines, terms, by_line: by_row, by_term }.in_place(), 2)
         }

@@ -2,7 +2,7 @@
 
 use super::call::{Call, Effect, Written};
 use super::operand::{Address, Extents, Operand, Places, Register, Slot, Target, plain};
-use super::step::{Rest, Step};
+use super::step::{Atomically, Rest, Step};
 use std::collections::HashSet;
 
 /// Calls `visit` with each operand that a step reads, without what the steps within it read.
@@ -28,6 +28,11 @@ pub(super) fn operands(step: &Step, mut visit: impl FnMut(&Operand)) {
             mask.iter().chain(other).for_each(visit);
         }
         Step::Scatter { value, places, mask, .. } => {
+            visit(value);
+            at(places, &mut visit);
+            mask.iter().for_each(visit);
+        }
+        Step::Atomic(Atomically { value, places, mask, .. }) => {
             visit(value);
             at(places, &mut visit);
             mask.iter().for_each(visit);
@@ -64,6 +69,7 @@ pub(super) fn written(step: &Step, mut visit: impl FnMut(Register)) {
     match step {
         Step::LoadTile { register, .. } | Step::Gather { register, .. } => visit(*register),
         Step::EndPieces { sum, .. } => visit(*sum),
+        Step::Atomic(atomic) => atomic.old.into_iter().for_each(visit),
         Step::Call(call) => call.writes.iter().filter_map(tile).for_each(visit),
         Step::Fold(fold) => {
             for part in &fold.parts {
@@ -120,10 +126,14 @@ pub(super) fn find_changes(body: &[Step], changed: &mut HashSet<Slot>) {
     }
 }
 
+/// Whether a step does what others see while it runs.
+pub(super) fn acts_outside(step: &Step) -> bool {
+    matches!(step, Step::Atomic(_) | Step::Call(Call { effect: Effect::Outside, .. }))
+}
+
 /// Whether a step of a body, or one within it, does what others see while it runs.
 pub(super) fn changes_outside(body: &[Step]) -> bool {
-    let changes = |step: &Step| matches!(step, Step::Call(Call { effect: Effect::Outside, .. }));
-    body.iter().any(|step| changes(step) || step.bodies().iter().any(|body| changes_outside(body)))
+    body.iter().any(|step| acts_outside(step) || step.bodies().iter().any(|body| changes_outside(body)))
 }
 
 /// Target and extents of a step that may write anywhere: element by element, or a product.
@@ -171,7 +181,7 @@ pub(super) fn only_computes(step: &Step) -> bool {
 /// Whether a step stores to device memory.
 pub(super) fn writes_memory(step: &Step) -> bool {
     match step {
-        Step::StoreTile { .. } | Step::Scatter { .. } | Step::StoreScalar { .. } => true,
+        Step::StoreTile { .. } | Step::Scatter { .. } | Step::StoreScalar { .. } | Step::Atomic(_) => true,
         Step::Call(call) => call.effect == Effect::Outside,
         step => target(step).is_some_and(|target| target.store.is_some()),
     }

@@ -1,6 +1,8 @@
 //! Runs the steps of a plan: loops, conditions and calls; those on numbers and on tiles are in the files below.
 
 mod ahead;
+mod atomic;
+mod flat;
 mod fold;
 mod guard;
 mod memory;
@@ -14,6 +16,7 @@ mod tiles;
 use self::ahead::Ahead;
 pub(super) use self::scalars::index_operation;
 pub(super) use self::source::Source;
+use super::atomic::Runs;
 use super::call::{Call, Places, Written};
 use super::operand::{Extent, Extents, Operand, Slot, Target, ViewKind};
 use super::step::Step;
@@ -56,6 +59,9 @@ struct Lists {
     writes: Vec<*mut u8>,
     rows: Vec<i64>,
     columns: Vec<i64>,
+    runs: Runs,
+    /// Operands of a step that are written out.
+    written_out: [Vec<u64>; 5],
 }
 
 #[derive(Clone, Copy)]

@@ -4,6 +4,7 @@
 //! so that contiguous loads and stores become plain pointers, masks of the form `index < bound` become shorter runs, and only real data
 //! moves. What has no form of its own is done to the elements of whole tiles, by a call.
 
+mod atomic;
 mod branches;
 mod call;
 mod cube;

@@ -26,7 +26,7 @@ pub(super) fn settle(body: &mut Vec<Step>, lives: &Lives) {
 /// whole tiles.
 fn is_read_in_place(step: &Step) -> bool {
     match step {
-        Step::Scatter { .. } | Step::Call(_) | Step::Fold(_) => true,
+        Step::Scatter { .. } | Step::Atomic(_) | Step::Call(_) | Step::Fold(_) => true,
         Step::StoreTile { address, .. } => !address.spread.is_affine(),
         _ => false,
     }

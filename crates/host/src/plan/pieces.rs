@@ -4,20 +4,16 @@
 //! A packed factor serves the launch's later programs, too, if they read it where it was read. That what lies there has not changed is known where nothing
 //! is stored before the loop or in it: what another program stores, the kernel could not wait for without an atomic operation or a loop of its own.
 
-use super::call::Effect;
-use super::effects::{operands, writes, writes_memory};
+use super::effects::{acts_outside, operands, writes, writes_memory};
 use super::operand::{Operand, Register, Target, plain};
 use super::product::{Pieces, ProductKind, When};
 use super::step::Step;
-use crate::native::microkernel::Terms;
-use crate::native::piecewise::Size;
+use crate::native::piecewise::{Elements, Size};
 use std::collections::HashSet;
 
 /// Lets products be multiplied so, and returns their sizes.
 pub(super) fn gather(body: &mut Vec<Step>) -> Vec<Size> {
-    let waits = any(body, &|step| {
-        matches!(step, Step::While { .. }) || matches!(step, Step::Call(call) if call.effect == Effect::Outside)
-    });
+    let waits = any(body, &|step| matches!(step, Step::While { .. }) || acts_outside(step));
     let mut pass = Pass { sizes: Vec::new(), loaded: HashSet::new() };
     find_loads(body, &mut pass.loaded);
     pass.walk(body, !waits);
@@ -61,7 +57,7 @@ impl Pass {
     /// A product of a loop's body is multiplied later, if it can be; the step that ends it belongs behind the loop. A left factor that is computed is better
     /// read where it lies, unless the sum is much wider.
     fn add_later(&mut self, body: &mut [Step], at: usize, stay: bool) -> Option<Step> {
-        let (target, size, terms) = product(&body[at])?;
+        let (target, size, elements) = product(&body[at])?;
         let is_alone = body.iter().enumerate().all(|(i, step)| i == at || !uses(step, target.register));
         let Step::Dot { x, sum, pieces, .. } = &mut body[at] else { return None };
         if *sum != plain(target.register) || target.store.is_some() || !is_alone {
@@ -72,15 +68,15 @@ impl Pass {
         if columns < 2 * depth && !is_loaded {
             return None;
         }
-        let made = self.add(Size::new(size, terms)?, stay, When::Later);
+        let made = self.add(Size::new(size, elements)?, stay, When::Later);
         *pieces = Some(made);
         Some(Step::EndPieces { product: made.product, sum: target.register })
     }
 
     /// A product that is multiplied at once finds what comes from memory packed, and reads what does not where it lies.
     fn keep_factors(&mut self, step: &mut Step, stay: bool) {
-        let Some((_, size, terms)) = product(step) else { return };
-        let (Step::Dot { pieces, .. }, Some(size)) = (step, Size::one_by_one(size, terms)) else { return };
+        let Some((_, size, elements)) = product(step) else { return };
+        let (Step::Dot { pieces, .. }, Some(size)) = (step, Size::one_by_one(size, elements)) else { return };
         *pieces = Some(self.add(size, stay, When::AtOnce));
     }
 
@@ -90,13 +86,13 @@ impl Pass {
     }
 }
 
-/// The target, rows, columns and depth of one product with sums of float32 that has no factors packed yet, and what its terms are.
-fn product(step: &Step) -> Option<(Target, (usize, usize, usize), Terms)> {
+/// The target, rows, columns and depth of one product with sums of float32 that has no factors packed yet, and what its factors' elements are.
+fn product(step: &Step) -> Option<(Target, (usize, usize, usize), Elements)> {
     match *step {
-        Step::Dot { target, kind: ProductKind::Single(terms), batch: 1, depth, extents, pieces: None, .. }
+        Step::Dot { target, kind: ProductKind::Single(elements), batch: 1, depth, extents, pieces: None, .. }
             if extents.is_whole() =>
         {
-            Some((target, (extents.rows.full, extents.columns.full, depth), terms))
+            Some((target, (extents.rows.full, extents.columns.full, depth), elements))
         }
         _ => None,
     }

@@ -1,8 +1,8 @@
 //! Matrix products of tiles: how a plan says of one, and how it is done.
 
 use crate::native::byte_product::{self, Bytes};
-use crate::native::microkernel::{Channels, Terms};
-use crate::native::piecewise::{Piece, with_numbers};
+use crate::native::microkernel::Channels;
+use crate::native::piecewise::{Elements, Piece, with_numbers};
 use crate::native::product::{Operand, Product};
 
 /// A product whose factors are packed on their own.
@@ -27,17 +27,22 @@ pub(super) enum When {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProductKind {
     /// Sums of float32. Pairs of bfloat16 are multiplied by the CPU's own instructions, to which subnormal numbers are zero.
-    Single(Terms),
+    Single(Elements),
     Double,
     /// i8 into i32.
     Integer,
 }
 
 impl ProductKind {
+    /// Whether factors of half types are taken as they are.
+    pub fn takes_halves(self) -> bool {
+        matches!(self, ProductKind::Single(elements) if elements != Elements::Singles)
+    }
+
     /// Bytes of a factor's element.
     pub fn factor_size(self) -> usize {
         match self {
-            ProductKind::Single(terms) => terms.size(),
+            ProductKind::Single(elements) => elements.size(),
             ProductKind::Double => 8,
             ProductKind::Integer => 1,
         }
@@ -55,37 +60,37 @@ pub(super) struct Factor {
     pub by_column: isize,
 }
 
-/// A factor of these terms; whether the memory stays as it is.
-pub(super) fn piece(factor: &Factor, terms: Terms, stays: bool) -> Piece {
-    let size = terms.size() as isize;
+/// A factor of these elements; whether the memory stays as it is.
+pub(super) fn piece(factor: &Factor, elements: Elements, stays: bool) -> Piece {
+    let size = elements.size() as isize;
     Piece { first: factor.address, strides: [factor.by_row / size, factor.by_column / size], stays }
 }
 
-/// Adds the product of two factors of float32 or bfloat16 to the tile at an address, or stores it there, through the kernels of every other product. Programs
+/// Adds the product of two factors of float32 or a half type to the tile at an address, or stores it there, through the kernels of every other product. Programs
 /// of a grid that are shared out over the threads keep theirs; a single one has all of them.
 ///
 /// # Safety
 /// The factors have rows x depth and depth x columns elements, in whole numbers of 32 bits; the tile has rows x columns writable ones, whose rows follow each
 /// other forwards, and overlaps neither.
 pub(super) unsafe fn add_terms(
-    terms: Terms,
+    elements: Elements,
     (rows, columns, depth): (usize, usize, usize),
     (address, pitch): (*mut u8, isize),
     [x, y]: [Factor; 2],
     accumulate: bool,
 ) {
-    let Some(numbers) = terms.numbers(depth).filter(|_| rows > 0 && columns > 0) else { return };
-    let [x, y] = [x, y].map(|factor| piece(&factor, terms, false));
+    let Some(numbers) = elements.terms().numbers(depth).filter(|_| rows > 0 && columns > 0) else { return };
+    let [x, y] = [x, y].map(|factor| piece(&factor, elements, false));
     let [by_term, by_column] = y.strides;
     // SAFETY: the caller's promise.
     unsafe {
-        with_numbers(terms, x.first, (rows, numbers), x.strides, |left, by_left| {
-            with_numbers(terms, y.first, (columns, numbers), [by_column, by_term], |right, [by_column, by_term]| {
+        with_numbers(elements, x.first, (rows, numbers), x.strides, |left, by_left| {
+            with_numbers(elements, y.first, (columns, numbers), [by_column, by_term], |right, [by_column, by_term]| {
                 let product = Product {
                     rows,
                     depth: numbers,
                     columns,
-                    terms,
+                    terms: elements.terms(),
                     left: Operand::Strided(left, by_left),
                     right: Operand::Strided(right, [by_term, by_column]),
                     factor: 1.0,

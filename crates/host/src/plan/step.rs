@@ -1,5 +1,6 @@
 //! The steps of a plan: what is left to do at run time once every index has been worked out symbolically.
 
+use super::atomic::Change;
 use super::call::Call;
 use super::fold::Fold;
 use super::operand::{Address, Extents, Operand, Places, Register, Slot, Sum, Target, Width};
@@ -68,6 +69,20 @@ pub(super) struct GuardedLoad {
     pub size: usize,
     pub extents: Extents,
     pub reader: Reader,
+}
+
+/// An atomic operation on the elements of a tile.
+#[derive(Clone, Debug)]
+pub(super) struct Atomically {
+    pub change: Change,
+    pub places: Places,
+    pub value: Operand,
+    pub mask: Option<Operand>,
+    /// Where what was in memory goes, if somebody reads it.
+    pub old: Option<Register>,
+    /// Bytes of one element.
+    pub size: usize,
+    pub extents: Extents,
 }
 
 /// One step.
@@ -176,6 +191,7 @@ pub(super) enum Step {
         size: usize,
         extents: Extents,
     },
+    Atomic(Atomically),
     /// A sum without parts, as integers.
     CountUp {
         target: Target,
@@ -349,6 +365,7 @@ impl Step {
         match self {
             Step::LoadTile { direct, .. } => !direct,
             Step::Call(_) | Step::Fold(_) | Step::Gather { .. } => true,
+            Step::Atomic(atomic) => atomic.old.is_some(),
             Step::Row(row) => row.keeps_a_tile(),
             step => step.target().is_some_and(|target| target.store.is_none()),
         }

@@ -176,3 +176,27 @@ pub unsafe fn count_up(destination: *mut u8, start: i64, step: i64, size: usize,
         });
     }
 }
+
+/// Adds `scale` times so many integers to as many sums.
+type ScaledFunction = unsafe fn(sums: *mut i64, integers: *const u8, scale: i64, count: usize);
+
+#[inline(always)]
+unsafe fn add_scaled_body<T: Copy + Into<i64>>(sums: *mut i64, integers: *const u8, scale: i64, count: usize) {
+    for i in 0..count {
+        // SAFETY: the caller's integers and sums.
+        unsafe {
+            let integer: i64 = integers.cast::<T>().add(i).read_unaligned().into();
+            *sums.add(i) = (*sums.add(i)).wrapping_add(integer.wrapping_mul(scale));
+        }
+    }
+}
+
+leveled! {
+    fn leveled_scaled<T>(sums: *mut i64, integers: *const u8, scale: i64, count: usize) -> ScaledFunction
+    where { T: Copy + Into<i64> } = add_scaled_body
+}
+
+/// The function for integers of 4 or 8 bytes.
+pub fn add_scaled(size: usize) -> ScaledFunction {
+    if size == 4 { leveled_scaled::<i32>() } else { leveled_scaled::<i64>() }
+}

@@ -69,14 +69,6 @@ impl Terms {
             Terms::BfloatPairs => terms.is_multiple_of(2).then_some(terms / 2),
         }
     }
-
-    /// Bytes of a term.
-    pub(crate) fn size(self) -> usize {
-        match self {
-            Terms::Singles => size_of::<f32>(),
-            Terms::BfloatPairs => size_of::<u16>(),
-        }
-    }
 }
 
 /// Where the numbers of a panel are.

@@ -28,7 +28,7 @@ fn expected([x, y]: [&[f32]; 2], columns: usize) -> Vec<f32> {
 #[test]
 fn pieces_of_every_size_add_up_to_the_product() {
     for (rows, columns, depth, count) in [(1, 1, 1, 300), (7, 33, 3, 100), (64, 48, 32, 9), (13, 100, 64, 5)] {
-        let mut product = Piecewise::new(Size::new((rows, columns, depth), Terms::Singles).unwrap(), 1);
+        let mut product = Piecewise::new(Size::new((rows, columns, depth), Elements::Singles).unwrap(), 1);
         let x: Vec<f32> = (0..rows * depth * count).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
         let mut y: Vec<f32> = (0..depth * count * columns).map(|i| (i * 5 % 13) as f32 - 6.0).collect();
         for stays in [false, true, true] {
@@ -53,7 +53,7 @@ fn pairs_of_bfloat16_lie_in_any_order() {
         return;
     }
     for (rows, columns, depth, first) in [(16, 33, 32, 0), (7, 64, 2, 0), (13, 100, 64, 1), (1, 1, 4, 1)] {
-        let size = Size::one_by_one((rows, columns, depth), Terms::BfloatPairs).unwrap();
+        let size = Size::one_by_one((rows, columns, depth), Elements::BfloatPairs).unwrap();
         // An odd first element is no number of 32 bits.
         let numbers = |count: usize| -> Vec<f32> { (0..count + first).map(|i| (i * 7 % 11) as f32 - 5.0).collect() };
         let (x, y) = (numbers(rows * depth), numbers(depth * columns));
@@ -82,7 +82,7 @@ fn pairs_of_bfloat16_lie_in_any_order() {
 #[test]
 fn a_factor_that_is_read_once_is_multiplied_where_it_lies() {
     for (rows, columns, depth) in [(1, 1, 1), (7, 33, 3), (64, 64, 128), (13, 100, 64)] {
-        let mut product = Piecewise::new(Size::one_by_one((rows, columns, depth), Terms::Singles).unwrap(), 1);
+        let mut product = Piecewise::new(Size::one_by_one((rows, columns, depth), Elements::Singles).unwrap(), 1);
         let x: Vec<f32> = (0..rows * depth).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
         let y: Vec<f32> = (0..depth * columns).map(|i| (i * 5 % 13) as f32 - 6.0).collect();
         for stays in [false, true] {
@@ -94,7 +94,7 @@ fn a_factor_that_is_read_once_is_multiplied_where_it_lies() {
 
 #[test]
 fn more_chunks_than_are_kept() {
-    let size = Size::new((128, 256, 128), Terms::Singles).unwrap();
+    let size = Size::new((128, 256, 128), Elements::Singles).unwrap();
     let mut product = Piecewise::new(size, 1);
     let x: Vec<f32> = (0..128 * 128 * 64).map(|i| (i * 7 % 5) as f32 - 2.0).collect();
     let y: Vec<f32> = (0..128 * 64 * 256).map(|i| (i * 3 % 7) as f32 - 3.0).collect();

@@ -1,12 +1,16 @@
 //! Loads and stores of tiles: as rows with strides wherever the addresses step evenly, which parts known only at run time often do.
 
 use super::{Machine, RegisterMemory, Source};
+use crate::plan::call::copy_element;
 use crate::plan::operand::{Address, Extents, Operand, Part, Spread};
 use crate::plan::step::Rest;
 use crate::vector::memory;
 
 /// An element of any size that is 0.
 pub(super) static ZERO: [u8; 8] = [0; 8];
+
+/// Integers that are compared before it is looked whether they are even so far.
+const AT_ONCE: usize = 16;
 
 /// The integers of one part of a spread: the address of the first, bytes from one to the next, bytes of each.
 #[derive(Clone, Copy)]
@@ -32,6 +36,24 @@ impl Integers {
         }
     }
 
+    /// Adds `scale` times the integers from `first` on to as many sums.
+    ///
+    /// # Safety
+    /// There are so many.
+    #[inline(always)]
+    pub unsafe fn add_to(self, sums: &mut [i64], first: usize, scale: i64) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if self.step == self.size as isize {
+                let from = self.address.add(first * self.size);
+                return memory::add_scaled(self.size)(sums.as_mut_ptr(), from, scale, sums.len());
+            }
+            for (i, sum) in sums.iter_mut().enumerate() {
+                *sum = sum.wrapping_add(self.get(first + i).wrapping_mul(scale));
+            }
+        }
+    }
+
     /// The first of `count` integers and the distance to the next, where that is always the same.
     ///
     /// # Safety
@@ -46,11 +68,17 @@ impl Integers {
             let first = self.get(0);
             let distance = if count > 1 { self.get(1).wrapping_sub(first) } else { 0 };
             let expected = |i: usize| first.wrapping_add(distance.wrapping_mul(i as i64));
-            let mut even = true;
-            for i in 2..count {
-                even &= self.get(i) == expected(i);
+            // Those that are not even mostly differ soon.
+            for begin in (2..count).step_by(AT_ONCE) {
+                let mut even = true;
+                for i in begin..count.min(begin + AT_ONCE) {
+                    even &= self.get(i) == expected(i);
+                }
+                if !even {
+                    return None;
+                }
             }
-            even.then_some([first, distance])
+            Some([first, distance])
         }
     }
 }
@@ -100,22 +128,35 @@ impl Machine<'_> {
         Some(Even { base, by_row: bytes(by_row), by_column: bytes(by_column) })
     }
 
-    /// What is added to an address for each row and for each column, in bytes.
+    /// Lists what is added to an address for each row and for each column, in bytes.
     pub(super) fn list_offsets(&mut self, address: &Address, (rows, columns): (usize, usize)) {
-        let spread = &address.spread;
-        let list = |list: &mut Vec<i64>, stride: isize, part: Option<Integers>, count: usize| {
-            list.clear();
-            list.extend((0..count).map(|i| {
-                // SAFETY: parts have an integer for each row and each column of the tile.
-                let part = part.map_or(0, |part| unsafe { part.get(i) });
-                (stride as i64).wrapping_mul(i as i64).wrapping_add(part).wrapping_mul(address.size as i64)
-            }));
+        self.list_rows(address, rows);
+        let (stride, part) = self.of_columns(address);
+        list(&mut self.lists.columns, (stride, address.size), part, columns);
+    }
+
+    /// As [`Machine::list_offsets`], but where columns step evenly: then what is added for the first one, and from each to the next.
+    pub(super) fn list_places(&mut self, address: &Address, (rows, columns): (usize, usize)) -> Option<[isize; 2]> {
+        let (stride, part) = self.of_columns(address);
+        // SAFETY: parts have an integer for each column of the tile.
+        let Some([first, distance]) = part.map_or(Some([0, 0]), |part| unsafe { part.evenly(columns) }) else {
+            self.list_offsets(address, (rows, columns));
+            return None;
         };
-        let (row_stride, column_stride) = (self.stride(spread.row_stride), self.stride(spread.column_stride));
-        let row_part = spread.rows.as_ref().map(|part| self.along_rows(part));
-        let column_part = spread.columns.as_ref().map(|part| self.along_columns(part));
-        list(&mut self.lists.rows, row_stride, row_part, rows);
-        list(&mut self.lists.columns, column_stride, column_part, columns);
+        self.list_rows(address, rows);
+        let bytes = |elements: i64| elements.wrapping_mul(address.size as i64) as isize;
+        Some([bytes(first), bytes((stride as i64).wrapping_add(distance))])
+    }
+
+    fn list_rows(&mut self, address: &Address, rows: usize) {
+        let stride = self.stride(address.spread.row_stride);
+        let part = address.spread.rows.as_ref().map(|part| self.along_rows(part));
+        list(&mut self.lists.rows, (stride, address.size), part, rows);
+    }
+
+    fn of_columns(&self, address: &Address) -> (isize, Option<Integers>) {
+        let part = address.spread.columns.as_ref().map(|part| self.along_columns(part));
+        (self.stride(address.spread.column_stride), part)
     }
 
     pub(super) unsafe fn load(
@@ -175,8 +216,11 @@ impl Machine<'_> {
             unsafe {
                 let (to, from) = (home.offset(pitch * row as isize), base.wrapping_offset(by_row as isize));
                 each_run(&self.lists.columns, size, |column, offset, count| {
-                    let to = to.offset(column as isize * size);
-                    std::ptr::copy_nonoverlapping(from.wrapping_offset(offset), to, count * address.size);
+                    let (to, from) = (to.offset(column as isize * size), from.wrapping_offset(offset));
+                    match count {
+                        1 => copy_element(to, from, address.size),
+                        _ => std::ptr::copy_nonoverlapping(from, to, count * address.size),
+                    }
                 });
             }
         }
@@ -236,12 +280,29 @@ impl Machine<'_> {
             each_run(&self.lists.columns, size, |column, offset, count| {
                 // SAFETY: as in `store`.
                 unsafe {
-                    let from = source.element(row, column);
-                    let to = to.wrapping_offset(offset);
-                    memory::copy_strided(to, size, from, source.by_column, address.size, count);
+                    let (to, from) = (to.wrapping_offset(offset), source.element(row, column));
+                    match count {
+                        1 => copy_element(to, from, address.size),
+                        _ => memory::copy_strided(to, size, from, source.by_column, address.size, count),
+                    }
                 }
             });
         }
+    }
+}
+
+/// Lists `i * stride` and the integer of a part, in elements of `size` bytes, for each `i` of `count`.
+fn list(list: &mut Vec<i64>, (stride, size): (isize, usize), part: Option<Integers>, count: usize) {
+    let (step, mut next) = ((stride as i64).wrapping_mul(size as i64), 0_i64);
+    list.clear();
+    list.resize_with(count, || {
+        let offset = next;
+        next = next.wrapping_add(step);
+        offset
+    });
+    if let Some(part) = part {
+        // SAFETY: parts have an integer for each row and each column of the tile.
+        unsafe { part.add_to(list, 0, size as i64) };
     }
 }
 

@@ -2,10 +2,12 @@
 
 use super::memory::{Integers, ZERO};
 use super::{Machine, Source};
+use crate::native::memory::by_size;
 use crate::plan::call::copy_element;
 use crate::plan::operand::{Address, Extents, Operand, Places, Sum, Target};
 use crate::plan::step::Step;
 use crate::vector::{CHUNK, memory};
+use std::ops::Range;
 
 impl Machine<'_> {
     pub(super) unsafe fn scattered(&mut self, step: &Step) {
@@ -73,14 +75,13 @@ impl Machine<'_> {
                     // A chunk is read before it is written: the result may take the place of an operand.
                     let mut sums = [0_i64; CHUNK];
                     let count = CHUNK.min(columns - done);
-                    for (i, sum) in sums[..count].iter_mut().enumerate() {
-                        let column = by_column.wrapping_mul((done + i) as i64);
-                        *sum = start.wrapping_add(column).wrapping_mul(scale);
+                    let mut next = start.wrapping_add(by_column.wrapping_mul(done as i64)).wrapping_mul(scale);
+                    for sum in &mut sums[..count] {
+                        *sum = next;
+                        next = next.wrapping_add(by_column.wrapping_mul(scale));
                     }
                     for (part, scale) in parts.iter().flatten() {
-                        for (i, sum) in sums[..count].iter_mut().enumerate() {
-                            *sum = sum.wrapping_add(part.get(done + i).wrapping_mul(*scale));
-                        }
+                        part.add_to(&mut sums[..count], done, *scale);
                     }
                     std::ptr::copy_nonoverlapping(sums.as_ptr(), to.add(done), count);
                     done += count;
@@ -107,16 +108,18 @@ impl Machine<'_> {
         let offsets = self.source(offsets, 8);
         let (rows, columns) = self.extents(extents);
         for row in 0..rows {
-            for column in 0..columns {
-                // SAFETY: the caller's promise.
-                unsafe {
-                    let from = if is_on(mask.as_ref(), row, column) {
-                        base.wrapping_offset(offset(&offsets, row, column))
-                    } else {
-                        other.element(row, column)
-                    };
-                    copy_element(to.element(row, column).cast_mut(), from, size);
-                }
+            // SAFETY: the caller's promise.
+            unsafe {
+                each_truth(mask.as_ref(), row, columns, |run, holds| {
+                    let line = to.element(row, run.start).cast_mut();
+                    if !holds {
+                        return fill(line, other, (row, run), size);
+                    }
+                    by_size!(size, T => for (i, column) in run.enumerate() {
+                        let from = base.wrapping_offset(offset(&offsets, row, column)).cast::<T>();
+                        line.cast::<T>().add(i).write_unaligned(from.read_unaligned());
+                    });
+                });
             }
         }
     }
@@ -138,15 +141,17 @@ impl Machine<'_> {
         for row in 0..rows {
             // SAFETY: the caller's promise.
             unsafe {
-                for column in (0..columns).filter(|&column| is_on(mask.as_ref(), row, column)) {
-                    let to = base.wrapping_offset(offset(&offsets, row, column));
-                    copy_element(to, value.element(row, column), size);
-                }
+                each_truth(mask.as_ref(), row, columns, |run, holds| {
+                    by_size!(size, T => for column in run.filter(|_| holds) {
+                        let to = base.wrapping_offset(offset(&offsets, row, column)).cast::<T>();
+                        to.write_unaligned(value.element(row, column).cast::<T>().read_unaligned());
+                    });
+                });
             }
         }
     }
 
-    /// Where a mask leaves whole rows, those are copied at once.
+    /// Where columns step evenly, what a mask leaves of a row without a gap is copied at once.
     ///
     /// # Safety
     /// As for [`Machine::run`]; addresses behind a false mask are not touched.
@@ -159,89 +164,108 @@ impl Machine<'_> {
         extents: &Extents,
     ) {
         let ((rows, columns), size) = (self.extents(extents), address.size);
-        self.list_offsets(address, (rows, columns));
-        let (base, step) = (self.get(address.base) as *const u8, size as isize);
-        let run = first_of_run(&self.lists.columns, step);
+        let even = self.list_places(address, (rows, columns));
+        let base = self.get(address.base) as *const u8;
         for (row, &by_row) in self.lists.rows.iter().enumerate() {
-            let from = base.wrapping_offset(by_row as isize);
+            let base = base.wrapping_offset(by_row as isize);
             // SAFETY: the caller's promise.
             unsafe {
-                let line = to.row(row).cast_mut();
-                match (left(mask.as_ref(), row), run) {
-                    (Left::Nothing, _) => {
-                        memory::copy_strided(line, step, other.row(row), other.by_column, size, columns);
-                    }
-                    (Left::All, Some(first)) => {
-                        memory::copy_strided(line, step, from.wrapping_offset(first), step, size, columns);
-                    }
-                    _ => {
-                        for (column, &by_column) in self.lists.columns.iter().enumerate() {
-                            let on = is_on(mask.as_ref(), row, column);
-                            let here = from.wrapping_offset(by_column as isize);
-                            let from = if on { here } else { other.element(row, column) };
-                            copy_element(to.element(row, column).cast_mut(), from, size);
+                each_truth(mask.as_ref(), row, columns, |run, holds| {
+                    let (line, step) = (to.element(row, run.start).cast_mut(), size as isize);
+                    match even {
+                        _ if !holds => fill(line, other, (row, run), size),
+                        Some([first, by_column]) => {
+                            let from = base.wrapping_offset(first + by_column * run.start as isize);
+                            memory::copy_strided(line, step, from, by_column, size, run.len());
                         }
+                        None => by_size!(size, T => for (i, &by_column) in self.lists.columns[run].iter().enumerate() {
+                            let from = base.wrapping_offset(by_column as isize).cast::<T>();
+                            line.cast::<T>().add(i).write_unaligned(from.read_unaligned());
+                        }),
                     }
-                }
+                });
             }
         }
     }
 
+    /// As [`Machine::gather_sums`].
+    ///
     /// # Safety
     /// As for [`Machine::run`]; addresses behind a false mask are not touched.
     unsafe fn scatter_sums(&mut self, value: &Source, address: &Address, mask: Option<Source>, extents: &Extents) {
         let ((rows, columns), size) = (self.extents(extents), address.size);
-        self.list_offsets(address, (rows, columns));
-        let (base, step) = (self.get(address.base) as *mut u8, size as isize);
-        let run = first_of_run(&self.lists.columns, step);
+        let even = self.list_places(address, (rows, columns));
+        let base = self.get(address.base) as *mut u8;
         for (row, &by_row) in self.lists.rows.iter().enumerate() {
-            let to = base.wrapping_offset(by_row as isize);
+            let base = base.wrapping_offset(by_row as isize);
             // SAFETY: the caller's promise.
             unsafe {
-                match (left(mask.as_ref(), row), run) {
-                    (Left::Nothing, _) => {}
-                    (Left::All, Some(first)) => {
-                        let to = to.wrapping_offset(first);
-                        memory::copy_strided(to, step, value.row(row), value.by_column, size, columns);
+                each_truth(mask.as_ref(), row, columns, |run, holds| match even {
+                    _ if !holds => {}
+                    Some([first, by_column]) => {
+                        let to = base.wrapping_offset(first + by_column * run.start as isize);
+                        let from = value.element(row, run.start);
+                        memory::copy_strided(to, by_column, from, value.by_column, size, run.len());
                     }
-                    _ => {
-                        for (column, &by_column) in self.lists.columns.iter().enumerate() {
-                            if is_on(mask.as_ref(), row, column) {
-                                copy_element(to.wrapping_offset(by_column as isize), value.element(row, column), size);
-                            }
-                        }
-                    }
-                }
+                    None => by_size!(size, T => for column in run {
+                        let to = base.wrapping_offset(self.lists.columns[column] as isize).cast::<T>();
+                        to.write_unaligned(value.element(row, column).cast::<T>().read_unaligned());
+                    }),
+                });
             }
         }
     }
 }
 
-/// The offset of the first column, where each is the neighbour of the one before.
-fn first_of_run(columns: &[i64], step: isize) -> Option<isize> {
-    let first = *columns.first()? as isize;
-    columns.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(step as i64)).then_some(first)
-}
-
-/// What a mask leaves of a row.
-enum Left {
-    All,
-    Nothing,
-    Some,
-}
-
+/// What a mask leaves out of a row.
+///
 /// # Safety
-/// The row lies within the mask.
+/// The run lies within `other`, and there is room for it.
 #[inline(always)]
-unsafe fn left(mask: Option<&Source>, row: usize) -> Left {
-    match mask {
-        Some(mask) if !mask.repeats() => Left::Some,
-        mask => {
-            // SAFETY: the caller's promise.
-            let on = unsafe { is_on(mask, row, 0) };
-            if on { Left::All } else { Left::Nothing }
+unsafe fn fill(to: *mut u8, other: &Source, (row, run): (usize, Range<usize>), size: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let from = other.element(row, run.start);
+        match run.len() {
+            1 => copy_element(to, from, size),
+            count => memory::copy_strided(to, size as isize, from, other.by_column, size, count),
         }
     }
+}
+
+/// Calls `work` with each run of a mask's row whose elements are alike, and whether they hold.
+///
+/// # Safety
+/// The row has so many elements.
+#[inline(always)]
+pub(super) unsafe fn each_truth(
+    mask: Option<&Source>,
+    row: usize,
+    columns: usize,
+    mut work: impl FnMut(Range<usize>, bool),
+) {
+    let Some(mask) = mask.filter(|mask| !mask.repeats()) else {
+        // SAFETY: the caller's promise.
+        return work(0..columns, unsafe { is_on(mask, row, 0) });
+    };
+    // SAFETY: a mask that does not repeat has a byte for each column.
+    let truths = unsafe { std::slice::from_raw_parts(mask.row(row), columns) };
+    let mut begin = 0;
+    while begin < columns {
+        let holds = truths[begin] != 0;
+        let end = begin + alike(&truths[begin..], holds);
+        work(begin..end, holds);
+        begin = end;
+    }
+}
+
+/// How many bytes from the first on hold, or do not: most masks begin or end once in a row.
+#[inline(always)]
+fn alike(truths: &[u8], holds: bool) -> usize {
+    let (words, _) = truths.as_chunks::<8>();
+    let all = [u8::from(holds); 8];
+    let whole = 8 * words.iter().take_while(|&&word| word == all).count();
+    whole + truths[whole..].iter().take_while(|&&truth| (truth != 0) == holds).count()
 }
 
 /// One row of a tile of integers, and by what each of them counts.
@@ -261,7 +285,7 @@ unsafe fn is_on(mask: Option<&Source>, row: usize, column: usize) -> bool {
 /// # Safety
 /// The element lies within the tile of i64.
 #[inline(always)]
-unsafe fn offset(offsets: &Source, row: usize, column: usize) -> isize {
+pub(super) unsafe fn offset(offsets: &Source, row: usize, column: usize) -> isize {
     // SAFETY: the caller's promise.
     unsafe { offsets.element(row, column).cast::<i64>().read_unaligned() as isize }
 }

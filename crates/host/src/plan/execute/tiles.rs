@@ -24,6 +24,7 @@ impl Machine<'_> {
                 Step::StoreTile { value, address, extents } => self.store(value, address, extents),
                 Step::Guard { address, extents, writer, loads } => self.guard(address, extents, *writer, loads),
                 Step::Gather { .. } | Step::Scatter { .. } | Step::Offsets { .. } => self.scattered(step),
+                Step::Atomic(atomic) => self.atomic(atomic),
                 Step::CountUp { target, sum: Sum { base, spread }, extents } => {
                     let (rows, columns) = self.extents(extents);
                     let (address, pitch) = self.open(target, extents);
@@ -67,7 +68,7 @@ impl Machine<'_> {
                 }
                 Step::MapBinary { function, target, x, y, size, extents, .. } => {
                     let (rows, columns) = self.extents(extents);
-                    let (x, y) = (self.source(x, *size), self.source(y, *size));
+                    let [x, y] = self.flattened([x, y].map(|of| (self.source(of, *size), *size)), (rows, columns));
                     let (address, pitch) = self.open(target, extents);
                     let row_bytes = columns * size;
                     let is_flat =
@@ -81,8 +82,9 @@ impl Machine<'_> {
                 }
                 Step::MapSelect { function, target, condition, x, y, extents } => {
                     let (rows, columns) = self.extents(extents);
-                    let condition = self.source(condition, 1);
-                    let (x, y) = (self.source(x, target.size), self.source(y, target.size));
+                    let sources = [(condition, 1), (x, target.size), (y, target.size)];
+                    let sources = sources.map(|(operand, size)| (self.source(operand, size), size));
+                    let [condition, x, y] = self.flattened(sources, (rows, columns));
                     let (address, pitch) = self.open(target, extents);
                     let row_bytes = columns * target.size;
                     let is_flat = condition.is_flat(columns)
@@ -150,7 +152,8 @@ impl Machine<'_> {
         extents: &Extents,
     ) {
         let (rows, columns) = self.extents(extents);
-        let sources = operands.map(|operand| self.source(&operand, target.size));
+        let sources = operands.map(|operand| (self.source(&operand, target.size), target.size));
+        let sources = self.flattened(sources, (rows, columns));
         let (address, pitch) = self.open(target, extents);
         let row_bytes = columns * target.size;
         let is_flat = sources.iter().all(|source| source.is_flat(row_bytes)) && pitch == row_bytes as isize;
@@ -215,13 +218,13 @@ impl Machine<'_> {
     /// Adds a product to a sum, now or later.
     #[inline(never)]
     unsafe fn add_piece(&mut self, pieces: &Pieces, factors: [&Operand; 2], out: Out) {
-        let terms = self.products[pieces.product].size().of;
+        let elements = self.products[pieces.product].size().of;
         let [x, y] = factors.map(|operand| {
-            let source = self.source(operand, terms.size());
+            let source = self.source(operand, elements.size());
             let is_memory = matches!(*operand, Operand::Register { register, .. }
                 if !std::ptr::eq(source.address, self.home(register)));
             let factor = Factor { address: source.address, by_row: source.pitch, by_column: source.by_column };
-            product::piece(&factor, terms, pieces.stay && is_memory)
+            product::piece(&factor, elements, pieces.stay && is_memory)
         });
         // SAFETY: factors are defined everywhere; the sum's elements are in its register, or where it is stored.
         unsafe { self.products[pieces.product].add(x, y, out) };

@@ -1,33 +1,49 @@
 //! Lowers atomic operations, assertions and messages.
 
-use super::{Lowered, Lowering};
+use super::memory::Tile;
+use super::{Lowered, Lowering, refuse};
 use crate::error::Error;
-use crate::plan::call::{Call, Effect, Places, Work};
-use crate::plan::operand::Operand;
-use crate::plan::step::Step;
+use crate::plan::atomic::{Change, Given, Turn};
+use crate::plan::call::{Call, Effect, Places, Work, copy_element};
+use crate::plan::operand::{self, Operand, plain};
+use crate::plan::step::{Atomically, Step};
 use crate::plan::value::Planned;
-use openmps_tile::interpret::element;
 use openmps_tile::kernel::{Atomic, Print};
-use openmps_tile::{Instruction, Scalar, Value};
+use openmps_tile::{Instruction, Value};
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 impl Lowering<'_> {
     pub(super) fn atomic(&mut self, atomic: Atomic, operands: &[Value], result: Value) -> Lowered<Planned> {
         let scalar = self.scalar_of(operands[0]);
-        let (size, count) = (scalar.size(), self.extents_of(operands[0]).len());
+        let Some(change) = Change::new(atomic, scalar) else {
+            return refuse(format!("tt.atomic_rmw {} of {}", atomic.text(), scalar.name()));
+        };
+        if self.is_one(result) {
+            return self.atomic_number(change, operands, result);
+        }
+        let (full, size) = (self.extents_of(operands[0]), scalar.size());
+        let value = self.data(operands[1])?;
+        let (places, mask, extents) = match self.tile(operands[0], operands.get(2))? {
+            Tile::Rows(address, extents) => (operand::Places::Sums(address), None, extents),
+            Tile::Elements(places, mask) => (places, mask, full),
+        };
+        let is_read = self.kernel.body.reads(result);
+        let register = self.register(if is_read { full.len() * size } else { 0 });
+        let old = is_read.then_some(register);
+        let step = Atomically { change, places, value, mask, old, size, extents };
+        self.emit_tile(Step::Atomic(step), &full, if full.columns.full == 1 { 6.0 } else { 2.0 });
+        Ok(Planned::Data(plain(register)))
+    }
+
+    fn atomic_number(&mut self, change: Change, operands: &[Value], result: Value) -> Lowered<Planned> {
         let mask = operands.get(2).map(|_| 2);
         let work: Work = Arc::new(move |places: &Places| {
-            for i in 0..count {
-                if !places.holds(mask, i) {
-                    // What Triton leaves open; here it does not depend on what lay in memory.
-                    places.set(i, size, 0);
-                    continue;
-                }
-                let (address, given) = (places.get(0, i, 8), places.get(1, i, size));
-                let old = replace(address, size, |old| atomic.writes().then(|| combined(atomic, scalar, old, given)));
-                places.set(i, size, old);
+            places.set(0, 8, 0);
+            if places.holds(mask, 0) {
+                let (place, given) = (places.get(0, 0, 8) as *mut u8, (places.reads[1], Given::One));
+                // SAFETY: whoever runs a plan vouches for its addresses; operand and result are numbers in slots.
+                unsafe { change.run(&mut Turn::default(), place, given, Some(places.writes[0]), 1) };
             }
             Ok(())
         });
@@ -37,9 +53,19 @@ impl Lowering<'_> {
     pub(super) fn compare_swap(&mut self, operands: &[Value], result: Value) -> Lowered<Planned> {
         let (size, count) = (self.scalar_of(operands[0]).size(), self.extents_of(operands[0]).len());
         let work: Work = Arc::new(move |places: &Places| {
+            let mut turn = Turn::default();
             for i in 0..count {
-                let (expected, new) = (places.get(1, i, size), places.get(2, i, size));
-                let old = replace(places.get(0, i, 8), size, |old| (old == expected).then_some(new));
+                let (place, expected, new) = (places.get(0, i, 8), places.get(1, i, size), places.get(2, i, size));
+                let place = place as *mut u8;
+                turn.take(place);
+                let mut old = 0_u64;
+                // SAFETY: whoever runs a plan vouches for its addresses, and it is this thread's turn to change what is there.
+                unsafe {
+                    copy_element((&raw mut old).cast(), place, size);
+                    if old == expected {
+                        copy_element(place, (&raw const new).cast(), size);
+                    }
+                }
                 places.set(i, size, old);
             }
             Ok(())
@@ -101,29 +127,5 @@ impl Lowering<'_> {
         });
         self.emit(Step::Call(Call { name: "tt.print", reads, writes: Vec::new(), effect: Effect::Outside, work }));
         Ok(())
-    }
-}
-
-fn combined(operation: Atomic, scalar: Scalar, old: u64, given: u64) -> u64 {
-    operation.operation().map_or(given, |binary| element::binary(binary, scalar, old, given))
-}
-
-/// Replaces the element at an address at once, or leaves it; what was there.
-fn replace(address: u64, size: usize, new: impl Fn(u64) -> Option<u64>) -> u64 {
-    macro_rules! exchange {
-        ($atomic:ty, $integer:ty) => {{
-            // SAFETY: the caller of `run` vouches for the address, which is aligned as elements of device memory are.
-            let place = unsafe { <$atomic>::from_ptr(address as *mut $integer) };
-            let exchange = |old: $integer| new(old.into()).map(|new| new as $integer);
-            match place.fetch_update(Ordering::AcqRel, Ordering::Acquire, exchange) {
-                Ok(old) | Err(old) => old.into(),
-            }
-        }};
-    }
-    match size {
-        1 => exchange!(AtomicU8, u8),
-        2 => exchange!(AtomicU16, u16),
-        4 => exchange!(AtomicU32, u32),
-        _ => exchange!(AtomicU64, u64),
     }
 }

@@ -15,7 +15,7 @@ enum Mask {
 }
 
 /// Where a tile lies.
-enum Tile {
+pub(super) enum Tile {
     /// Row by row, under a clip.
     Rows(Address, Extents),
     /// Element by element, under a mask.
@@ -40,7 +40,7 @@ impl Lowering<'_> {
     }
 
     /// Where the elements behind pointers lie that a mask leaves.
-    fn tile(&mut self, pointers: Value, mask: Option<&Value>) -> Lowered<Tile> {
+    pub(super) fn tile(&mut self, pointers: Value, mask: Option<&Value>) -> Lowered<Tile> {
         let full = self.extents_of(pointers);
         let size = self.scalar_of(pointers).size();
         let planned = self.get(pointers)?;

@@ -2,7 +2,7 @@
 
 use super::{Lowered, Lowering, refuse};
 use crate::level::multiplies_bfloats;
-use crate::native::microkernel::Terms;
+use crate::native::piecewise::Elements;
 use crate::plan::call::{Places, Written};
 use crate::plan::fold::{Axis, Fold, FoldKind, FoldPart, rounds};
 use crate::plan::operand::{Extent, Extents, Operand, Target, ViewKind, plain};
@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// Bytes of rows that take longer to begin with than to combine.
 const SHORT_ROW: usize = 64;
+/// So many of them are worth to be gathered.
+const MANY_ROWS: usize = 16;
 
 impl Lowering<'_> {
     pub(super) fn reduce(&mut self, combine: Combine, x: Value, axis: usize, result: Value) -> Lowered<Planned> {
@@ -73,7 +75,13 @@ impl Lowering<'_> {
         let result = self.extents_of(result);
         let columns = binary::binary(combine.operation(), scalar);
         let target = self.target(&result, size);
+        let is_short = extents == full && full.rows.full >= MANY_ROWS && full.columns.full * size <= SHORT_ROW;
         let step = match columns {
+            Some(combine) if axis + 1 == rank && is_short => {
+                let source = self.dense_operand(source, full, size);
+                let axis = Axis::new(self.kernel.dims_of(x), axis);
+                return Ok(self.reduce_short_rows((combine, size), source, axis, target, result));
+            }
             _ if axis + 1 == rank => Step::ReduceRows { function, target, source, extents, result },
             Some(combine) if rank == 2 => Step::ReduceColumns { combine, identity, target, source, extents },
             Some(combine) => {
@@ -98,7 +106,8 @@ impl Lowering<'_> {
         let Axis { outer, length, inner } = Axis::new(self.kernel.dims_of(x), axis);
         let full = self.extents_of(x);
         let source = self.dense_operand(source, full, size);
-        if inner > 1 && inner * size <= SHORT_ROW {
+        let shortest = if inner == 1 { length } else { inner };
+        if shortest * size <= SHORT_ROW {
             return Ok(self.reduce_short_rows((combine, size), source, Axis { outer, length, inner }, target, result));
         }
         let work = Arc::new(move |places: &Places| {
@@ -218,19 +227,21 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Half factors are widened, since their products are exact in float32, but for pairs of bfloat16 that the CPU multiplies itself.
+    /// Half factors are widened as they are packed, but for pairs of bfloat16 that the CPU multiplies itself.
     pub(super) fn dot(&mut self, operands: &[Value]) -> Lowered<Planned> {
         let (scalar, wide) = (self.scalar_of(operands[0]), self.scalar_of(operands[2]));
         let depth = self.extents_of(operands[0]).columns.full;
         let kind = match wide {
             Scalar::F64 => ProductKind::Double,
             Scalar::I32 => ProductKind::Integer,
-            _ if scalar == Scalar::BF16 && multiplies_bfloats() && depth.is_multiple_of(2) => {
-                ProductKind::Single(Terms::BfloatPairs)
-            }
-            _ => ProductKind::Single(Terms::Singles),
+            _ => ProductKind::Single(match scalar {
+                Scalar::BF16 if multiplies_bfloats() && depth.is_multiple_of(2) => Elements::BfloatPairs,
+                Scalar::BF16 => Elements::Bfloats,
+                Scalar::F16 => Elements::Halves,
+                _ => Elements::Singles,
+            }),
         };
-        let factor_type = if kind == ProductKind::Single(Terms::BfloatPairs) { scalar } else { wide };
+        let factor_type = if kind.takes_halves() { scalar } else { wide };
         let [x, y] = [self.factor(operands[0], scalar, factor_type)?, self.factor(operands[1], scalar, factor_type)?];
         let (sum, extents) = (self.data(operands[2])?, self.extents_of(operands[2]));
         let dims = self.kernel.dims_of(operands[0]);
@@ -240,8 +251,8 @@ impl Lowering<'_> {
         let ns = depth as f64
             / match kind {
                 ProductKind::Integer => 20.0,
-                ProductKind::Single(Terms::Singles) | ProductKind::Double => 40.0,
-                ProductKind::Single(Terms::BfloatPairs) => 80.0,
+                ProductKind::Single(Elements::BfloatPairs) => 80.0,
+                ProductKind::Single(_) | ProductKind::Double => 40.0,
             };
         self.emit_tile(Step::Dot { target, kind, x, y, sum, batch, depth, extents, pieces: None }, &extents, ns);
         Ok(Planned::Data(plain(target.register)))
