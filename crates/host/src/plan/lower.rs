@@ -213,6 +213,7 @@ impl<'k> Lowering<'k> {
         let cubes = Rc::clone(&self.cubes);
         let planned = match operation {
             _ if let Some(network) = cubes.network(result) => self.network(network, result)?,
+            _ if let Some(parity) = cubes.parity(result) => self.parity(parity, result)?,
             For => return self.for_loop(instruction),
             If => return self.if_else(instruction),
             While => return self.while_loop(instruction),
@@ -223,7 +224,7 @@ impl<'k> Lowering<'k> {
                 return self.by_block(instruction, *axis, None);
             }
             Scan { axis, reverse } => {
-                if self.running_sum(instruction, *axis, *reverse)? {
+                if self.running(instruction, *axis, *reverse)? {
                     return Ok(());
                 }
                 return self.by_block(instruction, *axis, Some(*reverse));

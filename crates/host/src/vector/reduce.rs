@@ -1,4 +1,4 @@
-//! Reductions of a run of elements to one, and of rows into a running row.
+//! Reductions of a run of elements to one, and what each makes with all those before it.
 
 use super::binary::BinaryFunction;
 use super::pair::Chunks;
@@ -81,6 +81,87 @@ leveled! {
     where { F: Fold<T>, T: Copy } = fold at level::reading
 }
 
+/// `destination[i] = combine(source[0], .., source[i])` for `i` in `0..count`; from the last element to the first where it goes backwards.
+pub type ScanFunction = unsafe fn(destination: *mut u8, source: *const u8, count: usize, backwards: bool);
+
+/// Elements that are scanned in registers.
+const SCANNED: usize = 16;
+
+#[inline(always)]
+unsafe fn scan_either_way<F: Fold<T>, T: Copy>(destination: *mut u8, source: *const u8, count: usize, backwards: bool) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        match backwards {
+            false => scan_run::<F, T, false>(destination.cast(), source.cast(), count),
+            true => scan_run::<F, T, true>(destination.cast(), source.cast(), count),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn scan_run<F: Fold<T>, T: Copy, const BACKWARDS: bool>(destination: *mut T, source: *const T, count: usize) {
+    let (whole, rest) = (count / SCANNED, count % SCANNED);
+    let mut before = None;
+    for chunk in 0..whole {
+        let first = if BACKWARDS { count - (chunk + 1) * SCANNED } else { chunk * SCANNED };
+        // SAFETY: the caller's `count` elements are valid; this chunk lies within.
+        unsafe {
+            let chunk = source.add(first).cast::<[T; SCANNED]>().read_unaligned();
+            let scanned = scanned::<F, T, BACKWARDS>(chunk, before);
+            destination.add(first).cast::<[T; SCANNED]>().write_unaligned(scanned);
+            before = Some(scanned[if BACKWARDS { 0 } else { SCANNED - 1 }]);
+        }
+    }
+    if rest > 0 {
+        // Backwards the elements are the last ones of their chunk, so that what is not there comes behind them.
+        let (first, at) = if BACKWARDS { (0, SCANNED - rest) } else { (whole * SCANNED, 0) };
+        // SAFETY: as above; what is left is less than a chunk.
+        unsafe {
+            let mut chunk = [source.add(first).read_unaligned(); SCANNED];
+            let from = source.add(first).cast::<u8>();
+            from.copy_to_nonoverlapping(chunk[at..].as_mut_ptr().cast(), rest * size_of::<T>());
+            let scanned = scanned::<F, T, BACKWARDS>(chunk, before);
+            let to = destination.add(first).cast::<u8>();
+            scanned[at..].as_ptr().cast::<u8>().copy_to_nonoverlapping(to, rest * size_of::<T>());
+        }
+    }
+}
+
+/// What each element of a chunk makes with those before it, and with what was made before the chunk.
+#[inline(always)]
+fn scanned<F: Fold<T>, T: Copy, const BACKWARDS: bool>(mut chunk: [T; SCANNED], before: Option<T>) -> [T; SCANNED] {
+    const { assert!(SCANNED == 16, "the distances below") };
+    join::<F, T, BACKWARDS, 1>(&mut chunk);
+    join::<F, T, BACKWARDS, 2>(&mut chunk);
+    join::<F, T, BACKWARDS, 4>(&mut chunk);
+    join::<F, T, BACKWARDS, 8>(&mut chunk);
+    if let Some(before) = before {
+        for x in &mut chunk {
+            *x = F::combine(before, *x);
+        }
+    }
+    chunk
+}
+
+/// Combines each element with the one that comes so far before it, where there is one.
+#[inline(always)]
+fn join<F: Fold<T>, T: Copy, const BACKWARDS: bool, const DISTANCE: usize>(chunk: &mut [T; SCANNED]) {
+    let mut moved = *chunk;
+    for (i, moved) in moved.iter_mut().enumerate() {
+        *moved = chunk[if BACKWARDS { i + DISTANCE } else { i + SCANNED - DISTANCE } % SCANNED];
+    }
+    for (i, x) in chunk.iter_mut().enumerate() {
+        let combined = F::combine(moved[i], *x);
+        let has_one = if BACKWARDS { i + DISTANCE < SCANNED } else { i >= DISTANCE };
+        *x = if has_one { combined } else { *x };
+    }
+}
+
+leveled! {
+    fn leveled_scan<F, T>(destination: *mut u8, source: *const u8, count: usize, backwards: bool) -> ScanFunction
+    where { F: Fold<T>, T: Copy } = scan_either_way
+}
+
 macro_rules! table {
     ($($combine:ident { $($ty:ident $scalar:ident: $identity:expr, |$x:ident, $y:ident| $f:expr;)+ })+) => {
         $(struct $combine;
@@ -94,6 +175,14 @@ macro_rules! table {
         pub fn reduce(combine: Combine, scalar: Scalar) -> Option<ReduceFunction> {
             $(if combine == Combine::$combine {
                 $(if scalar == Scalar::$scalar { return Some(leveled_fold::<$combine, $ty>()); })+
+            })+
+            None
+        }
+
+        /// As [`reduce`], for scans.
+        pub fn scan(combine: Combine, scalar: Scalar) -> Option<ScanFunction> {
+            $(if combine == Combine::$combine {
+                $(if scalar == Scalar::$scalar { return Some(leveled_scan::<$combine, $ty>()); })+
             })+
             None
         }
@@ -272,5 +361,29 @@ mod tests {
         // SAFETY: one element of each operand, and one result.
         unsafe { sum_of_products()((&raw mut found).cast(), x.as_ptr().cast(), false, y.as_ptr().cast(), false, 1) };
         assert_eq!(found, f32::INFINITY);
+    }
+
+    #[test]
+    fn a_scan_is_one_element_after_the_other() {
+        let function = scan(Combine::MaximumNumber, Scalar::F32).expect("a scan");
+        let sum = scan(Combine::Sum, Scalar::I64).expect("a scan");
+        for (count, backwards) in (0..70).chain([500]).flat_map(|count| [(count, false), (count, true)]) {
+            let order = |i: usize| if backwards { count - 1 - i } else { i };
+            let number = |i: usize| if i % 7 == 3 { f32::NAN } else { (i as f32 * 2.1).sin() };
+            let x: Vec<f32> = (0..count).map(number).collect();
+            let y: Vec<i64> = (0..count as i64).map(|i| i * i - 40).collect();
+            let (mut largest, mut sums) = (vec![9.0_f32; count + 1], vec![9_i64; count + 1]);
+            // SAFETY: each vector has `count` elements.
+            unsafe {
+                function(largest.as_mut_ptr().cast(), x.as_ptr().cast(), count, backwards);
+                sum(sums.as_mut_ptr().cast(), y.as_ptr().cast(), count, backwards);
+            }
+            assert_eq!((largest[count], sums[count]), (9.0, 9), "what lies behind stays");
+            let (mut most, mut total) = (f32::NAN, 0);
+            for i in (0..count).map(order) {
+                (most, total) = (most.max(x[i]), total + y[i]);
+                assert_eq!((largest[i].to_bits(), sums[i]), (most.to_bits(), total), "{count} {backwards} {i}");
+            }
+        }
     }
 }

@@ -251,6 +251,11 @@ named! {
 }
 
 impl Combine {
+    /// The combination by an operation on two elements, if it is one.
+    pub fn by(operation: Binary) -> Option<Combine> {
+        Self::ALL.iter().copied().find(|combine| combine.operation() == operation)
+    }
+
     /// The operation on two elements.
     pub const fn operation(self) -> Binary {
         match self {

@@ -2,6 +2,7 @@
 
 use super::{Lowered, Lowering, refuse};
 use crate::error::Error;
+use crate::native::memory::by_size;
 use crate::plan::call::{Places, Written, copy_element};
 use crate::plan::operand::{Extents, Operand, plain};
 use crate::plan::value::Planned;
@@ -150,20 +151,22 @@ impl Lowering<'_> {
         let (source, along) = (self.kernel.dims_of(operands[0]), self.kernel.dims_of(operands[1])[axis]);
         let (length, inner): (usize, usize) = (source[axis], source[axis + 1..].iter().product());
         let (size, is_wide) = (self.element_size(operands[0]), self.scalar_of(operands[1]) == Scalar::I64);
-        let (count, kernel) = (self.extents_of(result).len(), self.kernel.name.clone());
+        let outer = source[..axis].iter().product();
+        let kernel = self.kernel.name.clone();
         let reads = vec![self.tile_of(operands[0])?, self.tile_of(operands[1])?];
         let work = Arc::new(move |places: &Places| {
-            for i in 0..count {
-                let index = if is_wide { places.get(1, i, 8) as i64 } else { i64::from(places.get(1, i, 4) as i32) };
-                let Some(place) = usize::try_from(index).ok().filter(|&place| place < length) else {
-                    return Err(Error::Invalid(format!("{kernel}: tt.gather: index {index} is outside 0 to {length}")));
-                };
-                let from = (i / (along * inner) * length + place) * inner + i % inner;
-                places.set(i, size, places.get(0, from, size));
-            }
-            Ok(())
+            let taken = Taken { outer, length, along, inner };
+            // SAFETY: the tiles have the elements that the dimensions say.
+            let done = unsafe {
+                by_size!(size, T => match is_wide {
+                    true => taken.copy::<T, i64>(places),
+                    false => taken.copy::<T, i32>(places),
+                })
+            };
+            let message = |index| format!("{kernel}: tt.gather: index {index} is outside 0 to {length}");
+            done.map_err(|index| Error::Invalid(message(index)))
         });
-        Ok(self.emit_call("tt.gather", reads, result, 2.0, work))
+        Ok(self.emit_call("tt.gather", reads, result, 1.0, work))
     }
 
     pub(super) fn histogram(&mut self, operands: &[Value], result: Value) -> Lowered<Planned> {
@@ -177,12 +180,15 @@ impl Lowering<'_> {
             None => None,
         };
         let work = Arc::new(move |places: &Places| {
-            (0..bins).for_each(|bin| places.set(bin, 4, 0));
-            for i in (0..count).filter(|&i| places.holds(mask, i)) {
-                let value = places.get(0, i, 4) as i32;
-                if let Some(bin) = usize::try_from(value).ok().filter(|&bin| bin < bins) {
-                    // SAFETY: the result has `bins` elements of i32.
-                    unsafe { *places.writes[0].cast::<i32>().add(bin) += 1 };
+            // SAFETY: operands have `count` elements, the result has `bins` of i32.
+            unsafe {
+                let counts = places.writes[0].cast::<i32>();
+                std::ptr::write_bytes(counts, 0, bins);
+                for i in (0..count).filter(|&i| places.holds(mask, i)) {
+                    let value = places.reads[0].cast::<i32>().add(i).read_unaligned();
+                    if let Some(bin) = usize::try_from(value).ok().filter(|&bin| bin < bins) {
+                        *counts.add(bin) += 1;
+                    }
                 }
             }
             Ok(())
@@ -196,6 +202,40 @@ impl Lowering<'_> {
             return refuse("whole tiles in the block of a reduction or scan");
         }
         self.dense(value)
+    }
+}
+
+/// What is taken along one dimension: so many places of each of `outer` times `length` times `inner` elements.
+struct Taken {
+    outer: usize,
+    length: usize,
+    along: usize,
+    inner: usize,
+}
+
+impl Taken {
+    /// Copies elements to the result from where the indices say; an index that is none where there is one.
+    ///
+    /// # Safety
+    /// The first operand has the elements of all dimensions, the second one and the result those of all places.
+    unsafe fn copy<T: Copy, I: Copy + Into<i64>>(&self, places: &Places) -> Result<(), i64> {
+        let (indices, to) = (places.reads[1].cast::<I>(), places.writes[0].cast::<T>());
+        for line in 0..self.outer {
+            // SAFETY: the caller's promise; the index has been looked at.
+            unsafe {
+                let from = places.reads[0].cast::<T>().add(line * self.length * self.inner);
+                let first = line * self.along * self.inner;
+                for (at, column) in (0..self.along * self.inner).zip((0..self.inner).cycle()) {
+                    let index: i64 = indices.add(first + at).read_unaligned().into();
+                    if index as u64 >= self.length as u64 {
+                        return Err(index);
+                    }
+                    let element = from.add(index as usize * self.inner + column).read_unaligned();
+                    to.add(first + at).write_unaligned(element);
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,67 +1,60 @@
-//! Scans whose block adds, as `tl.cumsum` is written: one element after the other, or one row of them.
+//! Scans whose block is one operation, as `tl.cumsum` is written: runs of elements in registers, or one row with the row before it.
 
 use super::{Lowered, Lowering};
-use crate::plan::call::Places;
+use crate::plan::call::{Places, Work};
 use crate::plan::fold::Axis;
-use openmps_tile::{Binary, Instruction, Operation, Scalar};
+use crate::vector::binary::{BinaryFunction, binary};
+use crate::vector::reduce::{ScanFunction, scan};
+use openmps_tile::{Combine, Instruction, Operation};
 use std::sync::Arc;
-
-/// Running sums of a tile into another one.
-type RunningFunction = unsafe fn(from: *const u8, to: *mut u8, axis: Axis, reverse: bool);
 
 impl Lowering<'_> {
     /// Lowers such a scan; whether it was one.
-    pub(super) fn running_sum(&mut self, instruction: &Instruction, axis: usize, reverse: bool) -> Lowered<bool> {
+    pub(super) fn running(&mut self, instruction: &Instruction, axis: usize, reverse: bool) -> Lowered<bool> {
         let (&[x], block) = (&instruction.operands[..], &instruction.blocks[0]) else { return Ok(false) };
-        let [sum, _] = &block.instructions[..] else { return Ok(false) };
-        let adds = sum.operation == Operation::Binary(Binary::Add)
-            && sum.operands == block.arguments
-            && sum.results == block.ends();
-        let Some(function) = running(self.scalar_of(x)).filter(|_| adds) else { return Ok(false) };
-        let axis = Axis::new(self.kernel.dims_of(x), axis);
+        let [one, _] = &block.instructions[..] else { return Ok(false) };
+        let Operation::Binary(operation) = one.operation else { return Ok(false) };
+        let is_all = one.operands == block.arguments && one.results == block.ends();
+        let (scalar, axis) = (self.scalar_of(x), Axis::new(self.kernel.dims_of(x), axis));
+        let along = Combine::by(operation).and_then(|combine| scan(combine, scalar));
+        let (Some(along), Some(by_row), true) = (along, binary(operation, scalar), is_all) else { return Ok(false) };
         let (full, data, size) = (self.extents_of(x), self.data(x)?, self.element_size(x));
         let source = self.dense_operand(data, full, size);
-        let work = Arc::new(move |places: &Places| {
-            // SAFETY: both tiles have the elements of the axis' lines.
-            unsafe { function(places.reads[0], places.writes[0], axis, reverse) };
-            Ok(())
-        });
-        let planned = self.emit_call("tt.scan", vec![source], instruction.results[0], 1.5, work);
+        // SAFETY (of both): both tiles have the elements of the axis' lines.
+        let work: Work = match axis.inner {
+            1 => Arc::new(move |places: &Places| unsafe { Ok(lines(along, places, (axis, size), reverse)) }),
+            _ => Arc::new(move |places: &Places| unsafe { Ok(rows(by_row, places, (axis, size), reverse)) }),
+        };
+        let planned = self.emit_call("tt.scan", vec![source], instruction.results[0], 0.4, work);
         self.planned.insert(instruction.results[0], planned);
         Ok(true)
     }
 }
 
-/// The function for numbers of a type; none for those that are added in another one.
-fn running(scalar: Scalar) -> Option<RunningFunction> {
-    Some(match scalar {
+/// # Safety
+/// Operand and result have so many elements as the axis' lines have, which are neighbours.
+unsafe fn lines(function: ScanFunction, places: &Places, (axis, size): (Axis, usize), reverse: bool) {
+    let bytes = axis.length * size;
+    for line in 0..axis.outer {
         // SAFETY: the caller's promise.
-        Scalar::F32 => |from, to, axis, reverse| unsafe { add_up::<f32>(from, to, axis, reverse, |x, y| x + y) },
-        // SAFETY: as above.
-        Scalar::F64 => |from, to, axis, reverse| unsafe { add_up::<f64>(from, to, axis, reverse, |x, y| x + y) },
-        // SAFETY: as above.
-        Scalar::I32 => |from, to, axis, reverse| unsafe { add_up::<i32>(from, to, axis, reverse, i32::wrapping_add) },
-        // SAFETY: as above.
-        Scalar::I64 => |from, to, axis, reverse| unsafe { add_up::<i64>(from, to, axis, reverse, i64::wrapping_add) },
-        _ => return None,
-    })
+        unsafe {
+            function(places.writes[0].add(line * bytes), places.reads[0].add(line * bytes), axis.length, reverse);
+        }
+    }
 }
 
 /// # Safety
-/// Both addresses are of so many elements as the axis' lines have, apart from each other.
-unsafe fn add_up<T: Copy>(from: *const u8, to: *mut u8, axis: Axis, reverse: bool, add: impl Fn(T, T) -> T) {
+/// Operand and result have so many elements as the axis' lines have.
+unsafe fn rows(function: BinaryFunction, places: &Places, (axis, size): (Axis, usize), reverse: bool) {
     let Axis { outer, length, inner } = axis;
-    let (from, to) = (from.cast::<T>(), to.cast::<T>());
-    for line in 0..outer {
-        for step in 0..length {
-            let place = |step: usize| (line * length + if reverse { length - 1 - step } else { step }) * inner;
-            // SAFETY: the places lie within the tiles; the one before has been written.
-            unsafe {
-                let (from, to, before) = (from.add(place(step)), to.add(place(step)), to.add(place(step.max(1) - 1)));
-                for i in 0..inner {
-                    let x = from.add(i).read_unaligned();
-                    to.add(i).write_unaligned(if step == 0 { x } else { add(before.add(i).read_unaligned(), x) });
-                }
+    for (line, step) in (0..outer).flat_map(|line| (0..length).map(move |step| (line, step))) {
+        let place = |step: usize| (line * length + if reverse { length - 1 - step } else { step }) * inner * size;
+        // SAFETY: the places lie within the tiles; the one before has been written.
+        unsafe {
+            let (from, to) = (places.reads[0].add(place(step)), places.writes[0].add(place(step)));
+            match step {
+                0 => from.copy_to_nonoverlapping(to, inner * size),
+                _ => function(to, places.writes[0].add(place(step - 1)), false, from, false, inner),
             }
         }
     }
