@@ -150,6 +150,51 @@ holds! {
     u8: I1 | I8; i8: I1 | I8; u16: I16; i16: I16; u32: I32; i32: I32; u64: I64; i64: I64; f32: F32; f64: F64;
 }
 
+/// Division of integers towards zero, 0 by 0.
+trait Quotient: Sized {
+    fn quotient(self, y: Self) -> Self;
+    fn remainder(self, y: Self) -> Self;
+}
+
+macro_rules! quotient {
+    // A CPU divides floats in vectors, integers one by one. The nearest float to a quotient is not on the other side of an integer: it lies at least
+    // 1 / y away from the next one, and the float has twice as many digits as x.
+    ($($ty:ident by $float:ident: |$y:ident| $is_opposite:expr;)+) => {
+        $(impl Quotient for $ty {
+            #[inline(always)]
+            fn quotient(self, $y: $ty) -> $ty {
+                let is_opposite: bool = $is_opposite;
+                let by = if $y == 0 || is_opposite { 1 } else { $y };
+                // SAFETY: the quotient is a number of the type, since x is one and y is neither 0 nor -1.
+                let quotient = unsafe { ($float::from(self) / $float::from(by)).to_int_unchecked::<$ty>() };
+                let quotient = if is_opposite { self.wrapping_neg() } else { quotient };
+                if $y == 0 { 0 } else { quotient }
+            }
+            #[inline(always)]
+            fn remainder(self, y: $ty) -> $ty {
+                if y == 0 { 0 } else { self.wrapping_sub(self.quotient(y).wrapping_mul(y)) }
+            }
+        })+
+    };
+    ($($ty:ident)+) => {
+        $(impl Quotient for $ty {
+            #[inline(always)]
+            fn quotient(self, y: $ty) -> $ty {
+                if y == 0 { 0 } else { self.wrapping_div(y) }
+            }
+            #[inline(always)]
+            fn remainder(self, y: $ty) -> $ty {
+                if y == 0 { 0 } else { self.wrapping_rem(y) }
+            }
+        })+
+    };
+}
+quotient! {
+    i8 by f32: |y| y == -1; i16 by f32: |y| y == -1; i32 by f64: |y| y == -1;
+    u8 by f32: |y| false; u16 by f32: |y| false; u32 by f64: |y| false;
+}
+quotient! { i64 u64 }
+
 /// Makes a zero-sized type for each operation and the table from (operation, number type) to function.
 macro_rules! table {
     (@result $ty:ident same) => { $ty };
@@ -180,10 +225,10 @@ table! {
         Add { f32 f64: |x, y| x + y; i8 i16 i32 i64: |x, y| x.wrapping_add(y); }
         Subtract { f32 f64: |x, y| x - y; i8 i16 i32 i64: |x, y| x.wrapping_sub(y); }
         Multiply { f32 f64: |x, y| x * y; i8 i16 i32 i64: |x, y| x.wrapping_mul(y); }
-        Divide { f32 f64: |x, y| x / y; i8 i16 i32 i64: |x, y| if y == 0 { 0 } else { x.wrapping_div(y) }; }
-        DivideUnsigned { u8 u16 u32 u64: |x, y| x.checked_div(y).unwrap_or(0); }
-        Remainder { f32 f64: |x, y| x % y; i8 i16 i32 i64: |x, y| if y == 0 { 0 } else { x.wrapping_rem(y) }; }
-        RemainderUnsigned { u8 u16 u32 u64: |x, y| x.checked_rem(y).unwrap_or(0); }
+        Divide { f32 f64: |x, y| x / y; i8 i16 i32 i64: |x, y| x.quotient(y); }
+        DivideUnsigned { u8 u16 u32 u64: |x, y| x.quotient(y); }
+        Remainder { f32 f64: |x, y| x % y; i8 i16 i32 i64: |x, y| x.remainder(y); }
+        RemainderUnsigned { u8 u16 u32 u64: |x, y| x.remainder(y); }
         Minimum { f32 f64: |x, y| if x < y || x.is_nan() { x } else { y }; i8 i16 i32 i64: |x, y| x.min(y); }
         Maximum { f32 f64: |x, y| if x > y || x.is_nan() { x } else { y }; i8 i16 i32 i64: |x, y| x.max(y); }
         MinimumNumber { f32 f64: |x, y| if y < x || x.is_nan() { y } else { x }; }
@@ -234,6 +279,33 @@ table! {
 mod tests {
     use super::*;
     use crate::vector::unary::unary;
+
+    #[test]
+    fn quotients_are_those_of_integers() {
+        let mut numbers: Vec<i32> =
+            vec![0, 1, -1, 2, -2, 3, 7, -7, 64, 1000, i32::MAX, i32::MIN, i32::MIN + 1, 46_341, 1 << 30];
+        numbers.extend((1..40).map(|i: i32| i.wrapping_mul(0x9e37_79b1_u32 as i32).wrapping_mul(i)));
+        for &x in &numbers {
+            for &y in numbers.iter().filter(|&&y| y != 0) {
+                assert_eq!((x.quotient(y), x.remainder(y)), (x.wrapping_div(y), x.wrapping_rem(y)), "{x} {y}");
+                let [x, y] = [x, y].map(i32::cast_unsigned);
+                assert_eq!((x.quotient(y), x.remainder(y)), (x / y, x % y), "{x} {y}");
+            }
+            assert_eq!((x.quotient(0), x.remainder(0)), (0, 0));
+        }
+        for (x, y) in (i16::MIN..=i16::MAX).flat_map(|x| [1, -1, 3, -7, 255, 256, i16::MAX, i16::MIN].map(|y| (x, y))) {
+            assert_eq!((x.quotient(y), x.remainder(y)), (x.wrapping_div(y), x.wrapping_rem(y)), "{x} {y}");
+            let [x, y] = [x, y].map(i16::cast_unsigned);
+            assert_eq!((x.quotient(y), x.remainder(y)), (x / y, x % y), "{x} {y}");
+        }
+        for (x, y) in
+            (i8::MIN..=i8::MAX).flat_map(|x| (i8::MIN..=i8::MAX).map(move |y| (x, y))).filter(|(_, y)| *y != 0)
+        {
+            assert_eq!((x.quotient(y), x.remainder(y)), (x.wrapping_div(y), x.wrapping_rem(y)), "{x} {y}");
+            let [x, y] = [x, y].map(i8::cast_unsigned);
+            assert_eq!((x.quotient(y), x.remainder(y)), (x / y, x % y), "{x} {y}");
+        }
+    }
 
     #[test]
     fn an_exponential_of_a_difference_is_the_one_of_the_other() {
