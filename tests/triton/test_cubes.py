@@ -37,6 +37,54 @@ def flip_kernel(x_ptr, out_ptr, A: tl.constexpr, B: tl.constexpr, C: tl.constexp
     tl.store(out_ptr + places, tl.reshape(tl.flip(x, AXIS), (A * B * C,)))
 
 
+@triton.jit
+def side(n: tl.constexpr, j: tl.constexpr):
+    return tl.reshape(tl.arange(0, 2), [1] * (n - j - 1) + [2] + [1] * j)
+
+
+@triton.jit
+def argsort_kernel(x_ptr, out_ptr, at_ptr, L: tl.constexpr, NARROW: tl.constexpr):
+    """As inference engines sort scores with the numbers of their tokens: both change places where the scores say so."""
+    places = tl.arange(0, 1 << L)
+    x, at = tl.reshape(tl.load(x_ptr + places), [2] * L), tl.reshape(places, [2] * L)
+    for stage in tl.static_range(1, L + 1):
+        for step in tl.static_range(stage):
+            order = (side(L, stage) if stage < L else 1) ^ side(L, stage - 1 - step)
+            bits = x.to(tl.int32, bitcast=True)
+            other = (bits ^ tl.xor_sum(bits, L - stage + step, True)).to(x.dtype, bitcast=True)
+            if NARROW:
+                swaps = (x > other) != order.to(tl.int1)
+            else:
+                swaps = (x > other) != order
+            at = tl.where(swaps, at ^ tl.xor_sum(at, L - stage + step, True), at)
+            x = tl.where(swaps, other, x)
+    tl.store(out_ptr + places, tl.reshape(x, [1 << L]))
+    tl.store(at_ptr + places, tl.reshape(at, [1 << L]))
+
+
+@triton.jit
+def exchanged_by_sums(x, places, stage: tl.constexpr, step: tl.constexpr, L: tl.constexpr):
+    shape: tl.constexpr = [1 << (L - stage + step), 2, 1 << (stage - 1 - step)]
+    y = tl.reshape(x, shape)
+    right = tl.arange(0, 2)[None, :, None]
+    of_left = tl.reshape(tl.broadcast_to(tl.sum(y * (1 - right), 1)[:, None, :], shape), x.shape)
+    of_right = tl.reshape(tl.broadcast_to(tl.sum(y * right, 1)[:, None, :], shape), x.shape)
+    descends = (places >> stage) & 1 if stage < L else 0
+    swaps = (of_left > of_right) != (descends != 0)
+    return tl.where(swaps, tl.where((places >> (stage - 1 - step)) & 1 != 0, of_left, of_right), x)
+
+
+@triton.jit
+def sums_kernel(x_ptr, out_ptr, L: tl.constexpr):
+    """A sort in the manner of earlier Tritons: the other side is a sum under a mask."""
+    places = tl.arange(0, 1 << L)
+    x = tl.load(x_ptr + places)
+    for stage in tl.static_range(1, L + 1):
+        for step in tl.static_range(stage):
+            x = exchanged_by_sums(x, places, stage, step, L)
+    tl.store(out_ptr + places, x)
+
+
 def special(shape, dtype: str) -> np.ndarray:
     """Numbers of a type, many of them equal, and what is special of floats."""
     count = int(np.prod(shape))
@@ -238,3 +286,21 @@ def test_triton_s_interpreter_gives_the_same_bits(script):
     folder = str(pathlib.Path(differential.__file__).parents[1])
     host, interpreter = (script(PROGRAM, PYTHONPATH=folder, TRITON_INTERPRET=by) for by in ("0", "1"))
     assert host == interpreter
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("bits_of_length", [1, 3, 7])
+def test_numbers_are_sorted_along_with_their_keys(bits_of_length, narrow):
+    x = np.random.permutation(1 << bits_of_length).astype(np.float32) - 7
+    out, at = np.zeros_like(x), np.zeros(x.size, np.int32)
+    argsort_kernel[(1,)](array(x), array(out), array(at), bits_of_length, narrow)
+    np.testing.assert_array_equal(out, np.sort(x)[::-1])
+    np.testing.assert_array_equal(x[at], out)
+
+
+@pytest.mark.parametrize("bits_of_length", [1, 4, 8])
+def test_a_sort_by_sums_is_one(bits_of_length):
+    x = np.random.randn(1 << bits_of_length).astype(np.float32)
+    out = np.zeros_like(x)
+    sums_kernel[(1,)](array(x), array(out), bits_of_length)
+    np.testing.assert_array_equal(out, np.sort(x))

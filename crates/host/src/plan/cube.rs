@@ -42,7 +42,10 @@ impl Network {
 pub(super) struct Cubes {
     /// By their results.
     networks: HashMap<Value, Network>,
-    /// Values that nobody reads beside networks.
+    /// Tiles of 0 and 1 that follow from the elements' numbers: those of so many dimensions as are no rows and columns, which would be computed, since they are
+    /// not indices either.
+    parities: HashMap<Value, Parity>,
+    /// Values that nobody reads beside networks and those tiles.
     unread: HashSet<Value>,
 }
 
@@ -50,18 +53,28 @@ impl Cubes {
     /// Finds the networks of a kernel.
     pub fn new(kernel: &Kernel) -> Cubes {
         let (made, parities, networks) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let mut finder = Finder { kernel, made, parities, networks, blocks: 0 };
+        let mut finder = Finder { kernel, made, parities, indices: HashSet::new(), networks, blocks: 0 };
         let mut order = Vec::new();
         finder.walk(&kernel.body, &mut order);
-        let mut cubes = Cubes { networks: finder.networks, unread: HashSet::new() };
-        if cubes.networks.values().any(|network| !network.steps.is_empty()) {
+        let Finder { networks, mut parities, indices, .. } = finder;
+        parities
+            .retain(|value, parity| kernel.dims_of(*value).len() > 2 && parity.bits != 0 && !indices.contains(value));
+        let mut cubes = Cubes { networks, parities, unread: HashSet::new() };
+        if cubes.networks.values().all(|network| network.steps.is_empty()) {
+            cubes.networks.clear();
+            order.clear();
+        }
+        if !cubes.networks.is_empty() || !cubes.parities.is_empty() {
             let mut reads = HashMap::new();
             cubes.count(&kernel.body, &mut reads);
             order.iter().for_each(|&result| cubes.join(result, &reads));
-        } else {
-            cubes.networks.clear();
         }
         cubes
+    }
+
+    /// What a tile says by the numbers of its elements, where that is known.
+    pub fn parity(&self, result: Value) -> Option<Parity> {
+        self.parities.get(&result).copied()
     }
 
     /// The network that makes a value.
@@ -85,8 +98,12 @@ impl Cubes {
                 continue;
             }
             instruction.blocks.iter().rev().for_each(|block| self.count(block, reads));
-            let network = instruction.results.first().and_then(|result| self.networks.get(result));
-            let read = network.map_or(&instruction.operands[..], |network| std::slice::from_ref(&network.source));
+            let result = instruction.results.first();
+            let read = match result.and_then(|result| self.networks.get(result)) {
+                Some(network) => std::slice::from_ref(&network.source),
+                None if result.is_some_and(|result| self.parities.contains_key(result)) => &[],
+                None => &instruction.operands[..],
+            };
             read.iter().for_each(|&value| *reads.entry(value).or_default() += 1);
         }
     }
@@ -124,6 +141,8 @@ struct Finder<'k> {
     made: HashMap<Value, &'k Instruction>,
     /// Tiles of 0 and 1 that follow from the elements' numbers.
     parities: HashMap<Value, Parity>,
+    /// Those of them that are planned as indices.
+    indices: HashSet<Value>,
     networks: HashMap<Value, Network>,
     blocks: usize,
 }
@@ -138,6 +157,9 @@ impl<'k> Finder<'k> {
                 self.made.insert(result, instruction);
                 if let Some(parity) = self.parity(instruction, result) {
                     self.parities.insert(result, parity);
+                    if self.is_index(instruction) {
+                        self.indices.insert(result);
+                    }
                 }
                 if let Some((source, step)) = self.step(instruction, result) {
                     let source = self.origin(source);
@@ -184,6 +206,18 @@ impl<'k> Finder<'k> {
         value
     }
 
+    /// What a truth value was before it was widened to compare it with an integer.
+    fn narrow(&self, value: Value) -> Value {
+        match self.operation(value) {
+            Some((Operation::Cast(Cast::Unsigned), &[truth]))
+                if self.kernel.type_of(truth).number() == Some(Scalar::I1) =>
+            {
+                truth
+            }
+            _ => value,
+        }
+    }
+
     fn operation(&self, value: Value) -> Option<(&Operation, &[Value])> {
         let by = self.made.get(&value)?;
         Some((&by.operation, &by.operands[..]))
@@ -227,18 +261,28 @@ impl<'k> Finder<'k> {
             return None;
         };
         [(first, second), (second, first)].into_iter().find_map(|(greater, side)| {
-            let (&Operation::Compare(compare), of) = self.operation(greater)? else { return None };
+            let (&Operation::Compare(compare), of) = self.operation(self.narrow(greater))? else { return None };
             let (keeps_greater, scalar) = (*self.parities.get(&side)?, self.kernel.type_of(x).number()?);
             order(compare, scalar)?;
             (of == [x, y]).then_some((x, Exchange::Order { bit, keeps_greater, compare, scalar }))
         })
     }
 
+    /// Whether what an instruction makes follows from the place in a tile as an index does.
+    fn is_index(&self, instruction: &Instruction) -> bool {
+        use Operation::{Broadcast, ExpandDims, Range, Reshape, Splat};
+        let is_of_one = matches!(
+            instruction.operation,
+            Splat | ExpandDims { .. } | Reshape | Broadcast | Operation::Cast(Cast::Signed | Cast::Unsigned)
+        ) || matches!(instruction.operation, Operation::Binary(Binary::Subtract));
+        let is_index = |value: &Value| self.indices.contains(value);
+        matches!(instruction.operation, Range { .. }) || is_of_one && instruction.operands.iter().any(is_index)
+    }
+
     /// What a tile of 0 and 1 says by the numbers of its elements.
     fn parity(&self, instruction: &Instruction, result: Value) -> Option<Parity> {
         let ty = self.kernel.type_of(result);
-        let is_integer = ty.number().is_some_and(|scalar| !scalar.is_float());
-        if !is_integer || !ty.dims.iter().all(|dim| dim.is_power_of_two()) {
+        if ty.number().is_none() || !ty.dims.iter().all(|dim| dim.is_power_of_two()) {
             return None;
         }
         let of = |at: usize| self.parities.get(instruction.operands.get(at)?).copied();
@@ -255,7 +299,15 @@ impl<'k> Finder<'k> {
                 let bits = broadcast(bits, self.kernel.dims_of(instruction.operands[0]), &ty.dims);
                 Some(Parity { bits, contrary })
             }
-            Operation::Cast(Cast::Unsigned) => of(0),
+            Operation::Cast(Cast::Unsigned | Cast::UnsignedToFloat) => of(0),
+            // The sign of a truth value is its only bit.
+            Operation::Cast(Cast::Signed | Cast::SignedToFloat) => {
+                let from = self.kernel.type_of(instruction.operands[0]).number();
+                of(0).filter(|_| from != Some(Scalar::I1))
+            }
+            Operation::Binary(Binary::Subtract) if of(0)? == ONE => {
+                of(1).map(|x| Parity { contrary: !x.contrary, ..x })
+            }
             Operation::Unary(Unary::Not) if ty.number() == Some(Scalar::I1) => {
                 of(0).map(|x| Parity { contrary: !x.contrary, ..x })
             }
@@ -267,6 +319,9 @@ impl<'k> Finder<'k> {
         }
     }
 }
+
+/// 1 everywhere.
+const ONE: Parity = Parity { bits: 0, contrary: true };
 
 /// Bits of numbers in a tile as those in one that repeats it along dimensions of 1.
 fn broadcast(bits: usize, from: &[usize], to: &[usize]) -> usize {
