@@ -62,6 +62,31 @@ def flip_kernel(x_ptr, y_ptr, N: tl.constexpr):
     tl.store(y_ptr + places, tl.flip(tl.load(x_ptr + places)))
 
 
+@triton.jit
+def add_rows_kernel(x_ptr, index_ptr, y_ptr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    row = tl.load(index_ptr + tl.program_id(0))
+    tl.atomic_add(y_ptr + row * N + at, tl.load(x_ptr + tl.program_id(0) * N + at))
+
+
+@triton.jit
+def add_places_kernel(x_ptr, index_ptr, y_ptr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(y_ptr + tl.load(index_ptr + at), tl.load(x_ptr + at))
+
+
+@triton.jit
+def gather_kernel(x_ptr, index_ptr, y_ptr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, tl.load(x_ptr + tl.load(index_ptr + at)))
+
+
+@triton.jit
+def running_sum_kernel(x_ptr, y_ptr, N: tl.constexpr):
+    places = tl.program_id(0) * N + tl.arange(0, N)
+    tl.store(y_ptr + places, tl.cumsum(tl.load(x_ptr + places), 0))
+
+
 def medians(works: dict, seconds: float = 3.0, turn: float = 0.05) -> dict:
     """Medians in milliseconds of works that take turns. A turn is many calls: after each call the threads of OpenMP and of OpenBLAS wait
     in a loop for the next one, which the first call of somebody else would have to share the cores with."""
@@ -267,6 +292,43 @@ def sorting() -> None:
         show(f"{name}, 512 x 1024", times)
 
 
+def places() -> None:
+    """What goes by indices in memory: 4096 rows of 256 added to 512, 1M elements to 64K and from there; and running sums of 1024 rows of 1024."""
+    rows, width, block, count = 4096, 256, 1024, 1 << 20
+    x, index = torch.randn(rows, width), torch.randint(0, 512, (rows,))
+    values, at = torch.randn(count), torch.randint(0, 1 << 16, (count,))
+    table, lines = torch.randn(1 << 16), torch.randn(1024, 1024)
+    grid = (count // block,)
+    of_rows, of_places = torch.zeros(512, width), torch.zeros(1 << 16)
+    add_rows_kernel[(rows,)](x, index, of_rows, width)
+    check(of_rows, torch.zeros_like(of_rows).index_add_(0, index, x))
+    add_places_kernel[grid](values, at, of_places, block)
+    check(of_places, torch.zeros_like(of_places).index_add_(0, at, values))
+    taken, sums, out = torch.empty(count), torch.empty_like(lines), torch.empty(count)
+    works = {
+        "rows added, 4096 x 256": (
+            lambda: add_rows_kernel[(rows,)](x, index, of_rows, width),
+            lambda: of_rows.index_add_(0, index, x),
+        ),
+        "elements added, 1M": (
+            lambda: add_places_kernel[grid](values, at, of_places, block),
+            lambda: of_places.index_add_(0, at, values),
+        ),
+        "elements gathered, 1M": (
+            lambda: gather_kernel[grid](table, at, taken, block),
+            lambda: torch.gather(table, 0, at, out=out),
+        ),
+        "running sums, 1024 x 1024": (
+            lambda: running_sum_kernel[(1024,)](lines, sums, 1024),
+            lambda: torch.cumsum(lines, 1),
+        ),
+    }
+    for name, (ours, theirs) in works.items():
+        show(name, medians({"openmps": ours, "PyTorch": theirs}))
+    check(taken, table[at])
+    check(sums, torch.cumsum(lines, 1))
+
+
 def check(found, expected) -> None:
     """What is timed must be right, within the type's rounding."""
     tolerance = {torch.float32: 1e-3}.get(found.dtype, 3e-2)
@@ -324,6 +386,7 @@ def main() -> int:
             attention()
             attention_gradient()
             sorting()
+            places()
         launch()
         compile_times()
     return 0
