@@ -15,7 +15,7 @@ const HEAD: &str = "\
 Every operator of openmps, with the element types that it computes in. Each is tested on every device, for each of its types, on dense,
 strided and offset tensors, odd and empty shapes and special values, against a float64 reference (`crates/graph/tests/every_device.rs`).
 Half types are computed in float32 and rounded once, but for sums by index on GPUs, and of `index_put` and the gradient of
-`x[index]` everywhere, which are rounded at each addition; a CPU with AVX-512 BF16 takes subnormal numbers of bfloat16 as zero in products.
+`x[index]` everywhere, which are rounded at each addition; an AMD CPU with AVX-512 BF16 takes subnormal numbers of bfloat16 as zero in products.
 
 Which of Paddle's kernels device `mps` has not, and why: [paddle-kernels.md](paddle-kernels.md).
 

@@ -53,9 +53,7 @@ fn halves_vectors() -> bool {
     const IDENTIFIERS: u32 = 0x8000_001a;
     const FP256: u32 = 1 << 2;
     const FP512: u32 = 1 << 3;
-    let vendor = __cpuid(0);
-    let is_amd = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD";
-    is_amd && __cpuid(0x8000_0000).eax >= IDENTIFIERS && __cpuid(IDENTIFIERS).eax & (FP256 | FP512) == FP256
+    is_amd() && __cpuid(0x8000_0000).eax >= IDENTIFIERS && __cpuid(IDENTIFIERS).eax & (FP256 | FP512) == FP256
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -63,10 +61,20 @@ fn halves_vectors() -> bool {
     false
 }
 
-/// Whether the level in use has instructions that multiply pairs of bfloat16 and add them up in float32.
+#[cfg(target_arch = "x86_64")]
+fn is_amd() -> bool {
+    let vendor = std::arch::x86_64::__cpuid(0);
+    [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD"
+}
+
+/// Whether the level in use has instructions that multiply pairs of bfloat16 and add them up in float32, and gains by them: an AMD CPU takes as long for
+/// two products as for one of float32, a Xeon of 2023 (family 6, model 207) four times as long: 90 GFLOPS, and 176 in float32.
 pub(crate) fn multiplies_bfloats() -> bool {
     #[cfg(target_arch = "x86_64")]
-    return level() == Level::Avx512 && std::arch::is_x86_feature_detected!("avx512bf16");
+    {
+        static GAINS: OnceLock<bool> = OnceLock::new();
+        level() == Level::Avx512 && *GAINS.get_or_init(|| std::arch::is_x86_feature_detected!("avx512bf16") && is_amd())
+    }
     #[cfg(not(target_arch = "x86_64"))]
     false
 }
