@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(products(multiply), expected);
         #[cfg(target_arch = "x86_64")]
         if level() >= Level::Avx2 {
-            assert_eq!(products(|left, right, sums| unsafe { avx2(left, right, sums) }), expected);
+            assert_eq!(products(avx2), expected);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Scans whose block is one operation, as `tl.cumsum` is written: runs of elements in registers, or one row with the row before it.
 
 use super::{Lowered, Lowering};
-use crate::plan::call::{Places, Work};
+use crate::plan::call::Places;
 use crate::plan::fold::Axis;
 use crate::vector::binary::{BinaryFunction, binary};
 use crate::vector::reduce::{ScanFunction, scan};
@@ -20,11 +20,16 @@ impl Lowering<'_> {
         let (Some(along), Some(by_row), true) = (along, binary(operation, scalar), is_all) else { return Ok(false) };
         let (full, data, size) = (self.extents_of(x), self.data(x)?, self.element_size(x));
         let source = self.dense_operand(data, full, size);
-        // SAFETY (of both): both tiles have the elements of the axis' lines.
-        let work: Work = match axis.inner {
-            1 => Arc::new(move |places: &Places| unsafe { Ok(lines(along, places, (axis, size), reverse)) }),
-            _ => Arc::new(move |places: &Places| unsafe { Ok(rows(by_row, places, (axis, size), reverse)) }),
-        };
+        let work = Arc::new(move |places: &Places| {
+            // SAFETY: both tiles have the elements of the axis' lines.
+            unsafe {
+                match axis.inner {
+                    1 => lines(along, places, (axis, size), reverse),
+                    _ => rows(by_row, places, (axis, size), reverse),
+                }
+            }
+            Ok(())
+        });
         let planned = self.emit_call("tt.scan", vec![source], instruction.results[0], 0.4, work);
         self.planned.insert(instruction.results[0], planned);
         Ok(true)
