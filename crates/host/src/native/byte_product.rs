@@ -1,6 +1,7 @@
 //! Products of integers of 8 bits that are summed in 32, wrapping, as quantised layers of Triton's kernels multiply.
 //!
-//! Two terms of a sum that follow each other are one number of 32 bits, which an instruction of AVX2 multiplies and adds up at once.
+//! Two terms of a sum that follow each other are one number of 32 bits, which an instruction of AVX2 multiplies and adds up at once, one of AVX-512 VNNI adds to
+//! the sum, too.
 
 use super::lanes::{Lanes, at_level};
 use super::scratch;
