@@ -2,7 +2,7 @@
 
 use super::{Machine, RegisterMemory, Source};
 use crate::plan::call::copy_element;
-use crate::plan::operand::{Address, Extents, Operand, Part, Spread};
+use crate::plan::operand::{Address, Extents, Operand, Part};
 use crate::plan::step::Rest;
 use crate::vector::memory;
 
@@ -109,54 +109,42 @@ impl Machine<'_> {
     /// Addresses as strides, where the parts of these rows and columns step evenly.
     #[inline(always)]
     fn even(&self, address: &Address, (rows, columns): (usize, usize)) -> Option<Even> {
-        let Spread { row_stride, column_stride, .. } = address.spread;
-        let [mut first, mut by_row, mut by_column] =
-            [0, self.stride(row_stride) as i64, self.stride(column_stride) as i64];
-        // SAFETY: parts have an integer for each row and each column of the tile.
-        unsafe {
-            if let Some(part) = &address.spread.rows {
-                let [start, distance] = self.along_rows(part).evenly(rows)?;
-                (first, by_row) = (first.wrapping_add(start), by_row.wrapping_add(distance));
-            }
-            if let Some(part) = &address.spread.columns {
-                let [start, distance] = self.along_columns(part).evenly(columns)?;
-                (first, by_column) = (first.wrapping_add(start), by_column.wrapping_add(distance));
-            }
-        }
-        let bytes = |elements: i64| elements.wrapping_mul(address.size as i64) as isize;
-        let base = (self.get(address.base) as *mut u8).wrapping_offset(bytes(first));
-        Some(Even { base, by_row: bytes(by_row), by_column: bytes(by_column) })
+        let [first_row, by_row] = even_bytes(self.of_rows(address), address.size, rows)?;
+        let [first_column, by_column] = even_bytes(self.of_columns(address), address.size, columns)?;
+        let base = (self.get(address.base) as *mut u8).wrapping_offset(first_row).wrapping_offset(first_column);
+        Some(Even { base, by_row, by_column })
     }
 
     /// Lists what is added to an address for each row and for each column, in bytes.
     pub(super) fn list_offsets(&mut self, address: &Address, (rows, columns): (usize, usize)) {
-        self.list_rows(address, rows);
-        let (stride, part) = self.of_columns(address);
-        list(&mut self.lists.columns, (stride, address.size), part, columns);
+        let (of_rows, of_columns) = (self.of_rows(address), self.of_columns(address));
+        list(&mut self.lists.rows, of_rows, address.size, rows);
+        list(&mut self.lists.columns, of_columns, address.size, columns);
     }
 
     /// As [`Machine::list_offsets`], but where columns step evenly: then what is added for the first one, and from each to the next.
     pub(super) fn list_places(&mut self, address: &Address, (rows, columns): (usize, usize)) -> Option<[isize; 2]> {
-        let (stride, part) = self.of_columns(address);
-        // SAFETY: parts have an integer for each column of the tile.
-        let Some([first, distance]) = part.map_or(Some([0, 0]), |part| unsafe { part.evenly(columns) }) else {
-            self.list_offsets(address, (rows, columns));
-            return None;
-        };
-        self.list_rows(address, rows);
-        let bytes = |elements: i64| elements.wrapping_mul(address.size as i64) as isize;
-        Some([bytes(first), bytes((stride as i64).wrapping_add(distance))])
+        let (of_rows, of_columns) = (self.of_rows(address), self.of_columns(address));
+        list(&mut self.lists.rows, of_rows, address.size, rows);
+        let even = even_bytes(of_columns, address.size, columns);
+        if even.is_none() {
+            list(&mut self.lists.columns, of_columns, address.size, columns);
+        }
+        even
     }
 
-    fn list_rows(&mut self, address: &Address, rows: usize) {
-        let stride = self.stride(address.spread.row_stride);
+    /// How addresses go on from row to row.
+    #[inline(always)]
+    fn of_rows(&self, address: &Address) -> Steps {
         let part = address.spread.rows.as_ref().map(|part| self.along_rows(part));
-        list(&mut self.lists.rows, (stride, address.size), part, rows);
+        (self.stride(address.spread.row_stride) as i64, part)
     }
 
-    fn of_columns(&self, address: &Address) -> (isize, Option<Integers>) {
+    /// How addresses go on from column to column.
+    #[inline(always)]
+    fn of_columns(&self, address: &Address) -> Steps {
         let part = address.spread.columns.as_ref().map(|part| self.along_columns(part));
-        (self.stride(address.spread.column_stride), part)
+        (self.stride(address.spread.column_stride) as i64, part)
     }
 
     pub(super) unsafe fn load(
@@ -217,10 +205,7 @@ impl Machine<'_> {
                 let (to, from) = (home.offset(pitch * row as isize), base.wrapping_offset(by_row as isize));
                 each_run(&self.lists.columns, size, |column, offset, count| {
                     let (to, from) = (to.offset(column as isize * size), from.wrapping_offset(offset));
-                    match count {
-                        1 => copy_element(to, from, address.size),
-                        _ => std::ptr::copy_nonoverlapping(from, to, count * address.size),
-                    }
+                    copy_run(to, from, size, address.size, count);
                 });
             }
         }
@@ -281,19 +266,42 @@ impl Machine<'_> {
                 // SAFETY: as in `store`.
                 unsafe {
                     let (to, from) = (to.wrapping_offset(offset), source.element(row, column));
-                    match count {
-                        1 => copy_element(to, from, address.size),
-                        _ => memory::copy_strided(to, size, from, source.by_column, address.size, count),
-                    }
+                    copy_run(to, from, source.by_column, address.size, count);
                 }
             });
         }
     }
 }
 
-/// Lists `i * stride` and the integer of a part, in elements of `size` bytes, for each `i` of `count`.
-fn list(list: &mut Vec<i64>, (stride, size): (isize, usize), part: Option<Integers>, count: usize) {
-    let (step, mut next) = ((stride as i64).wrapping_mul(size as i64), 0_i64);
+/// By how many elements the places of a line differ: a stride, and integers of a part, of which there is one for each place.
+type Steps = (i64, Option<Integers>);
+
+/// What is added for the first of `count` places, and from each to the next, in bytes, where that is always the same.
+#[inline(always)]
+fn even_bytes((stride, part): Steps, size: usize, count: usize) -> Option<[isize; 2]> {
+    // SAFETY: parts have an integer for each row and each column of the tile.
+    let [first, distance] = part.map_or(Some([0, 0]), |part| unsafe { part.evenly(count) })?;
+    Some([first, stride.wrapping_add(distance)].map(|elements| elements.wrapping_mul(size as i64) as isize))
+}
+
+/// Copies a run to neighbours: where places are known one by one, most runs are one element, which takes less time than a call.
+///
+/// # Safety
+/// As for [`memory::copy_strided`].
+#[inline(always)]
+pub(super) unsafe fn copy_run(to: *mut u8, from: *const u8, by_column: isize, size: usize, count: usize) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        match count {
+            1 => copy_element(to, from, size),
+            _ => memory::copy_strided(to, size as isize, from, by_column, size, count),
+        }
+    }
+}
+
+/// Lists what is added for each of `count` places, in bytes.
+fn list(list: &mut Vec<i64>, (stride, part): Steps, size: usize, count: usize) {
+    let (step, mut next) = (stride.wrapping_mul(size as i64), 0_i64);
     list.clear();
     list.resize_with(count, || {
         let offset = next;

@@ -1,9 +1,8 @@
 //! Elements at addresses that are known only one by one.
 
-use super::memory::{Integers, ZERO};
+use super::memory::{Integers, ZERO, copy_run};
 use super::{Machine, Source};
 use crate::native::memory::by_size;
-use crate::plan::call::copy_element;
 use crate::plan::operand::{Address, Extents, Operand, Places, Sum, Target};
 use crate::plan::step::Step;
 use crate::vector::{CHUNK, memory};
@@ -224,13 +223,7 @@ impl Machine<'_> {
 #[inline(always)]
 unsafe fn fill(to: *mut u8, other: &Source, (row, run): (usize, Range<usize>), size: usize) {
     // SAFETY: the caller's promise.
-    unsafe {
-        let from = other.element(row, run.start);
-        match run.len() {
-            1 => copy_element(to, from, size),
-            count => memory::copy_strided(to, size as isize, from, other.by_column, size, count),
-        }
-    }
+    unsafe { copy_run(to, other.element(row, run.start), other.by_column, size, run.len()) }
 }
 
 /// Calls `work` with each run of a mask's row whose elements are alike, and whether they hold.
