@@ -4,6 +4,7 @@ use super::{Lowered, Lowering, refuse};
 use crate::error::Error;
 use crate::native::memory::by_size;
 use crate::plan::call::{Places, Written, copy_element};
+use crate::plan::fold::Axis;
 use crate::plan::operand::{Extents, Operand, plain};
 use crate::plan::value::Planned;
 use openmps_tile::{Scalar, Value};
@@ -148,22 +149,20 @@ impl Lowering<'_> {
     }
 
     pub(super) fn gather(&mut self, operands: &[Value], axis: usize, result: Value) -> Lowered<Planned> {
-        let (source, along) = (self.kernel.dims_of(operands[0]), self.kernel.dims_of(operands[1])[axis]);
-        let (length, inner): (usize, usize) = (source[axis], source[axis + 1..].iter().product());
+        let along = self.kernel.dims_of(operands[1])[axis];
+        let axis = Axis::new(self.kernel.dims_of(operands[0]), axis);
         let (size, is_wide) = (self.element_size(operands[0]), self.scalar_of(operands[1]) == Scalar::I64);
-        let outer = source[..axis].iter().product();
         let kernel = self.kernel.name.clone();
         let reads = vec![self.tile_of(operands[0])?, self.tile_of(operands[1])?];
         let work = Arc::new(move |places: &Places| {
-            let taken = Taken { outer, length, along, inner };
             // SAFETY: the tiles have the elements that the dimensions say.
             let done = unsafe {
                 by_size!(size, T => match is_wide {
-                    true => taken.copy::<T, i64>(places),
-                    false => taken.copy::<T, i32>(places),
+                    true => taken::<T, i64>(places, axis, along),
+                    false => taken::<T, i32>(places, axis, along),
                 })
             };
-            let message = |index| format!("{kernel}: tt.gather: index {index} is outside 0 to {length}");
+            let message = |index| format!("{kernel}: tt.gather: index {index} is outside 0 to {}", axis.length);
             done.map_err(|index| Error::Invalid(message(index)))
         });
         Ok(self.emit_call("tt.gather", reads, result, 1.0, work))
@@ -205,38 +204,29 @@ impl Lowering<'_> {
     }
 }
 
-/// What is taken along one dimension: so many places of each of `outer` times `length` times `inner` elements.
-struct Taken {
-    outer: usize,
-    length: usize,
-    along: usize,
-    inner: usize,
-}
-
-impl Taken {
-    /// Copies elements to the result from where the indices say; an index that is none where there is one.
-    ///
-    /// # Safety
-    /// The first operand has the elements of all dimensions, the second one and the result those of all places.
-    unsafe fn copy<T: Copy, I: Copy + Into<i64>>(&self, places: &Places) -> Result<(), i64> {
-        let (indices, to) = (places.reads[1].cast::<I>(), places.writes[0].cast::<T>());
-        for line in 0..self.outer {
-            // SAFETY: the caller's promise; the index has been looked at.
-            unsafe {
-                let from = places.reads[0].cast::<T>().add(line * self.length * self.inner);
-                let first = line * self.along * self.inner;
-                for (at, column) in (0..self.along * self.inner).zip((0..self.inner).cycle()) {
-                    let index: i64 = indices.add(first + at).read_unaligned().into();
-                    if index as u64 >= self.length as u64 {
-                        return Err(index);
-                    }
-                    let element = from.add(index as usize * self.inner + column).read_unaligned();
-                    to.add(first + at).write_unaligned(element);
+/// Copies elements to the result from where the indices say, of which there are `along` on each line; an index that is none where there is one.
+///
+/// # Safety
+/// The first operand has the elements of the axis' lines, the second one and the result `along` for each line.
+unsafe fn taken<T: Copy, I: Copy + Into<i64>>(places: &Places, axis: Axis, along: usize) -> Result<(), i64> {
+    let Axis { outer, length, inner } = axis;
+    let (indices, to) = (places.reads[1].cast::<I>(), places.writes[0].cast::<T>());
+    for line in 0..outer {
+        // SAFETY: the caller's promise; the index has been looked at.
+        unsafe {
+            let from = places.reads[0].cast::<T>().add(line * length * inner);
+            let first = line * along * inner;
+            for (at, column) in (0..along * inner).zip((0..inner).cycle()) {
+                let index: i64 = indices.add(first + at).read_unaligned().into();
+                if index as u64 >= length as u64 {
+                    return Err(index);
                 }
+                let element = from.add(index as usize * inner + column).read_unaligned();
+                to.add(first + at).write_unaligned(element);
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// The first row and column of each square of a tile.
