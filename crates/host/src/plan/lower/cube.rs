@@ -6,8 +6,9 @@ use crate::plan::cube::{Exchange, Network};
 use crate::plan::operand::Operand;
 use crate::plan::value::Planned;
 use crate::vector::exchange::{ExchangeFunction, OrderFunction, Ordering, Parity, exchange, order};
-use half::{bf16, f16};
-use openmps_tile::{Cast, Scalar, Value};
+use openmps_tile::interpret::element;
+use openmps_tile::kernel::Number;
+use openmps_tile::{Cast, Value};
 use std::sync::Arc;
 
 /// A step with all that it needs.
@@ -20,16 +21,10 @@ impl Lowering<'_> {
     /// A tile of 0 and 1 that is known.
     pub(super) fn parity(&mut self, parity: Parity, result: Value) -> Lowered<Planned> {
         let (count, scalar) = (self.extents_of(result).len(), self.scalar_of(result));
-        let one = match scalar {
-            Scalar::F16 => u64::from(f16::ONE.to_bits()),
-            Scalar::BF16 => u64::from(bf16::ONE.to_bits()),
-            Scalar::F32 => u64::from(1_f32.to_bits()),
-            Scalar::F64 => 1_f64.to_bits(),
-            _ => 1,
-        };
-        let element = |i: usize| if parity.holds(i) { one } else { 0 };
+        let one = element::constant(if scalar.is_float() { Number::Float(1.0) } else { Number::Integer(1) }, scalar);
+        let bits = |i: usize| if parity.holds(i) { one } else { 0 };
         let elements: Vec<u8> =
-            (0..count).flat_map(|i| element(i).to_le_bytes().into_iter().take(scalar.size())).collect();
+            (0..count).flat_map(|i| bits(i).to_le_bytes().into_iter().take(scalar.size())).collect();
         let work = Arc::new(move |places: &Places| {
             // SAFETY: the result has as many bytes.
             unsafe { elements.as_ptr().copy_to_nonoverlapping(places.writes[0], elements.len()) };
