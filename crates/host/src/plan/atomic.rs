@@ -237,8 +237,6 @@ unsafe fn each<T>(runs: &[Run], change: impl Fn(T, T) -> T) {
 pub(super) struct Runs {
     runs: Vec<Run>,
     in_order: Vec<Run>,
-    /// Whether any has more than one element.
-    has_neighbours: bool,
 }
 
 /// From so many runs on it is worth to order them, so that each lock is taken once: to take one waits for all stores before.
@@ -247,7 +245,6 @@ const MANY: usize = 64;
 impl Runs {
     pub fn clear(&mut self) {
         self.runs.clear();
-        self.has_neighbours = false;
     }
 
     /// Adds an element of `size` bytes, to the run before where it goes on with it; the first of a row begins one.
@@ -261,7 +258,6 @@ impl Runs {
                     && !is_first =>
             {
                 last.count += 1;
-                self.has_neighbours = true;
             }
             _ => self.runs.push(Run { place, given, element, count: 1 }),
         }
@@ -273,7 +269,7 @@ impl Runs {
     /// As for [`Change::run`] of each; `old` has an element for each of the tile.
     pub unsafe fn change(&mut self, change: &Change, turn: &mut Turn, by: Given, old: Option<*mut u8>) {
         let singles = match change.kind {
-            Kind::Combine(_, singles) if old.is_none() && !self.has_neighbours => singles,
+            Kind::Combine(_, singles) if old.is_none() && self.runs.iter().all(|run| run.count == 1) => singles,
             _ => None,
         };
         for runs in self.by_lock().chunk_by(|x, y| number(x.place) == number(y.place)) {

@@ -27,12 +27,7 @@ pub(super) fn operands(step: &Step, mut visit: impl FnMut(&Operand)) {
             at(places, &mut visit);
             mask.iter().chain(other).for_each(visit);
         }
-        Step::Scatter { value, places, mask, .. } => {
-            visit(value);
-            at(places, &mut visit);
-            mask.iter().for_each(visit);
-        }
-        Step::Atomic(Atomically { value, places, mask, .. }) => {
+        Step::Scatter { value, places, mask, .. } | Step::Atomic(Atomically { value, places, mask, .. }) => {
             visit(value);
             at(places, &mut visit);
             mask.iter().for_each(visit);

@@ -1,9 +1,9 @@
 //! Atomic operations on tiles: neighbours at once, others in the order of their locks.
 
+use super::Machine;
 use super::scattered::{each_truth, offset};
-use super::{Machine, RegisterMemory};
 use crate::plan::atomic::{Given, Turn};
-use crate::plan::operand::Places;
+use crate::plan::operand::{Extents, Places, Register, Target};
 use crate::plan::step::Atomically;
 
 impl Machine<'_> {
@@ -12,7 +12,7 @@ impl Machine<'_> {
     pub(super) unsafe fn atomic(&mut self, step: &Atomically) {
         let Atomically { change, places, value, mask, old, size, extents } = step;
         let (size, (rows, columns), width) = (*size, self.extents(extents), extents.columns.full);
-        let old = old.map(|register| self.open_old(register, extents.shape(), size));
+        let old = old.map(|register| self.open_old(register, extents, size));
         let (value, mask) = (self.source(value, size), mask.as_ref().map(|mask| self.source(mask, 1)));
         let by = if value.repeats() { Given::One } else { Given::Each };
         let mut turn = Turn::default();
@@ -65,11 +65,10 @@ impl Machine<'_> {
     }
 
     /// The place for what was in memory; 0 where a mask leaves nothing, which Triton leaves open: it does not depend on what lay there.
-    fn open_old(&mut self, register: usize, (rows, columns): (usize, usize), size: usize) -> *mut u8 {
-        let (address, pitch) = (self.home(register), (columns * size) as isize);
-        self.places[register] = RegisterMemory { address, pitch, repeats: false };
+    fn open_old(&mut self, register: Register, extents: &Extents, size: usize) -> *mut u8 {
+        let (address, _) = self.open(&Target { register, size, store: None }, extents);
         // SAFETY: the register is as large as the full tile.
-        unsafe { std::ptr::write_bytes(address, 0, rows * columns * size) };
+        unsafe { std::ptr::write_bytes(address, 0, extents.len() * size) };
         address
     }
 }
