@@ -145,6 +145,7 @@ unsafe fn run_with(
             machine.set(slot, number as i64);
         }
         machine.place = place;
+        machine.ahead.begin_program();
         machine.count()?;
         // SAFETY: passed on to the caller.
         unsafe { machine.run(&program.body) }?;
