@@ -1,6 +1,7 @@
 //! Images, or volumes, read at points: grid sampling, and its gradients by the image and by the points.
 
 mod cases;
+mod native;
 mod reference;
 mod tiles;
 
@@ -126,6 +127,9 @@ impl Operator for GridSample {
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
+        if native::takes(queue, inputs, outputs) {
+            return native::run(queue, self.name(), self, [&inputs[0], &inputs[1], &outputs[0]]);
+        }
         tiles::sample(queue, self, &inputs[0], &inputs[1], &outputs[0])
     }
 
@@ -158,6 +162,9 @@ impl Operator for GridSampleInputGradient {
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check_dense(self, inputs, outputs)?;
+        if native::takes(queue, inputs, outputs) {
+            return native::input_gradient(queue, self.name(), &self.of, [&inputs[0], &inputs[1], &outputs[0]]);
+        }
         tiles::input_gradient(queue, &self.of, &inputs[0], &inputs[1], &outputs[0])
     }
 
@@ -184,6 +191,10 @@ impl Operator for GridSampleGridGradient {
 
     fn run(&self, queue: &Queue, inputs: &[View], outputs: &[View]) -> Result<()> {
         check(self, inputs, outputs)?;
+        if native::takes(queue, inputs, outputs) && self.of.sampling == Sampling::Linear {
+            let views = [&inputs[0], &inputs[1], &inputs[2], &outputs[0]];
+            return native::grid_gradient(queue, self.name(), &self.of, views);
+        }
         tiles::grid_gradient(queue, &self.of, &inputs[0], &inputs[1], &inputs[2], &outputs[0])
     }
 

@@ -16,6 +16,7 @@ pub mod detection;
 pub mod epilogue;
 pub mod fourier;
 pub mod gather;
+pub mod grid_sample;
 pub mod interpolation;
 pub(crate) mod lanes;
 pub mod layer_norm;
