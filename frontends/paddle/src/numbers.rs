@@ -22,8 +22,21 @@ impl Context {
         Ok(bytes.chunks_exact(x.dtype.size()).map(|element| element_of(x.dtype, element)).collect())
     }
 
+    /// As [`Context::elements`], of floating-point numbers.
+    pub fn floats(&self, x: &View) -> Result<Vec<f64>> {
+        if x.dtype != DType::F32 {
+            return Ok(self.elements(x)?.into_iter().map(|element| element.float).collect());
+        }
+        let bytes = self.bytes(x)?;
+        Ok(bytes.as_chunks().0.iter().map(|&word| f64::from(f32::from_ne_bytes(word))).collect())
+    }
+
     /// As [`Context::elements`], of integers.
     pub fn integers(&self, x: &View) -> Result<Vec<i64>> {
+        if x.dtype == DType::I64 {
+            let bytes = self.bytes(x)?;
+            return Ok(bytes.as_chunks().0.iter().map(|&word| i64::from_ne_bytes(word)).collect());
+        }
         Ok(self.elements(x)?.into_iter().map(|element| element.integer).collect())
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn floats(context: &Context, x: &Tensor) -> Result<Vec<f64>> {
     if !view.dtype.is_float() {
         return Err(refuse("element type", view.dtype, "floats"));
     }
-    Ok(context.elements(&view)?.into_iter().map(|element| element.float).collect())
+    context.floats(&view)
 }
 
 /// A tensor of integers.

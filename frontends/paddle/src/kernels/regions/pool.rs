@@ -1,0 +1,119 @@
+//! roi_pool and its gradient: the largest element of each bin of a region.
+
+use super::super::values::{expect, floats, integers, rounded, store_floats, store_integers};
+use super::Regions;
+use crate::error::{Result, refuse};
+use crate::{Context, Output, Tensor};
+use openmps_tile::DType;
+
+/// The rows or columns of a bin of `roi_pool`: corners are rounded to elements, and a region has at least one.
+fn whole_bin(
+    dtype: DType,
+    corners: [f64; 2],
+    scale: f64,
+    [bin, bins]: [usize; 2],
+    size: usize,
+) -> std::ops::Range<usize> {
+    let [low, high] = corners.map(|place| rounded(place * scale, dtype).round());
+    let length = (high - low + 1.0).max(1.0);
+    let end = |bin: usize| bin as f64 * length / bins as f64;
+    let within = |place: f64| (place + low).clamp(0.0, size as f64) as usize;
+    within(end(bin).floor())..within(end(bin + 1).ceil())
+}
+
+/// The largest element of each channel, and where it is.
+struct Largest<'a> {
+    values: &'a mut [f64],
+    places: &'a mut [i64],
+}
+
+impl Largest<'_> {
+    /// The elements at a place; the first one stays where others are no larger.
+    fn take(&mut self, elements: &[f64], place: usize, is_first: bool) {
+        for ((largest, at), &element) in self.values.iter_mut().zip(&mut *self.places).zip(elements) {
+            if is_first || element > *largest {
+                (*largest, *at) = (element, place as i64);
+            }
+        }
+    }
+}
+
+pub(super) fn roi_pool(
+    context: &Context,
+    x: Tensor,
+    boxes: Tensor,
+    counts: Option<Tensor>,
+    height: i32,
+    width: i32,
+    scale: f32,
+    out: Output,
+    arg_max: Output,
+) -> Result<()> {
+    let regions = Regions::new(context, &x, &boxes, counts, [height, width])?;
+    let channels = regions.image[1];
+    let values = regions.channels_last(&floats(context, &x)?);
+    let [rows, columns] = regions.pooled;
+    let found = regions.each(|region| {
+        let ([left, top, right, bottom], image) = regions.regions[region];
+        let pixels = &values[image * regions.plane() * channels..];
+        let (dtype, scale) = (regions.dtype, scale.into());
+        let mut found = (vec![0.0; regions.bins() * channels], vec![-1; regions.bins() * channels]);
+        for bin in 0..regions.bins() {
+            let ys = whole_bin(dtype, [top, bottom], scale, [bin / columns, rows], regions.image[2]);
+            let xs = whole_bin(dtype, [left, right], scale, [bin % columns, columns], regions.image[3]);
+            let of_bin = bin * channels..(bin + 1) * channels;
+            let mut largest = Largest { values: &mut found.0[of_bin.clone()], places: &mut found.1[of_bin] };
+            let places = ys.flat_map(|y| xs.clone().map(move |x| y * regions.image[3] + x));
+            for (number, place) in places.enumerate() {
+                largest.take(&pixels[place * channels..][..channels], place, number == 0);
+            }
+        }
+        found.0.into_iter().zip(found.1).collect::<Vec<_>>()
+    });
+    let (values, places): (Vec<f64>, Vec<i64>) = found.into_iter().unzip();
+    store_integers(
+        context,
+        &arg_max,
+        DType::I64,
+        &regions.shape(channels),
+        &regions.channels_first(&places, channels),
+    )?;
+    store_floats(context, &out, regions.dtype, &regions.shape(channels), &regions.channels_first(&values, channels))
+}
+
+pub(super) fn roi_pool_grad(
+    context: &Context,
+    x: Tensor,
+    boxes: Tensor,
+    counts: Option<Tensor>,
+    arg_max: Tensor,
+    upstream: Tensor,
+    height: i32,
+    width: i32,
+    _scale: f32,
+    dx: Output,
+) -> Result<()> {
+    let regions = Regions::new(context, &x, &boxes, counts, [height, width])?;
+    let (channels, plane, bins) = (regions.image[1], regions.plane(), regions.bins());
+    expect("out_grad", &upstream, &regions.shape(channels))?;
+    expect("arg_max", &arg_max, &regions.shape(channels))?;
+    let places = integers(context, &arg_max)?;
+    if let Some(place) = places.iter().find(|&&place| place >= plane as i64) {
+        return Err(refuse("arg_max", place, &format!("below {plane}")));
+    }
+    let upstream = floats(context, &upstream)?;
+    let mut sum = vec![0.0; regions.image.iter().product()];
+    let of_region = (channels * bins).max(1);
+    let regions_of = places.chunks_exact(of_region).zip(upstream.chunks_exact(of_region)).zip(&regions.regions);
+    for ((places, upstream), &(_, image)) in regions_of {
+        let of_channel = places.chunks_exact(bins).zip(upstream.chunks_exact(bins)).enumerate();
+        for (channel, (places, upstream)) in of_channel {
+            let sum = &mut sum[(image * channels + channel) * plane..][..plane];
+            // A bin without elements has none.
+            for (place, &upstream) in places.iter().zip(upstream).filter(|(place, _)| **place >= 0) {
+                sum[*place as usize] += upstream;
+            }
+        }
+    }
+    store_floats(context, &dx, regions.dtype, &regions.image, &sum)
+}
