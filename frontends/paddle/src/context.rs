@@ -101,6 +101,12 @@ impl Context {
         Ok(view)
     }
 
+    /// Makes a result in the CPU's memory, of these elements: sizes, which Paddle reads next.
+    pub fn write_on_host(&self, output: &Output, dtype: DType, elements: &[u8]) {
+        // SAFETY: `raw` is the running kernel's context.
+        unsafe { output.write_on_host(self.raw, dtype.into(), elements) };
+    }
+
     /// Memory for a dense value on the way.
     pub fn temporary(&self, dtype: DType, dims: &[usize]) -> Result<Temporary> {
         let buffer = self.queue().allocate(bytes(dtype, dims)?.max(1))?;

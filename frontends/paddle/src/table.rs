@@ -1,8 +1,8 @@
 //! The table of kernels: one row per kernel, from which both entry points are registered for each element type.
 
-use crate::abi::strided;
 use crate::abi::symbols::symbols;
 use crate::abi::types::{PdKernel, PdKernelKey};
+use crate::abi::{arguments, strided};
 use crate::argument::Kind;
 use crate::dtype::DataType;
 use crate::handler::{ContextEntry, Handler, NAMES};
@@ -52,6 +52,10 @@ pub struct Row {
     data_types: Vec<DataType>,
     kinds: &'static [Kind],
     strided: bool,
+    /// Inputs that are read where they are, on the host or on the device.
+    anywhere: Vec<usize>,
+    /// Whether the first output is made in the CPU's memory.
+    on_host: bool,
     outputs: Vec<(usize, DataType)>,
     variadic_entry: *const c_void,
     context_entry: ContextEntry,
@@ -96,6 +100,8 @@ impl Table {
             data_types,
             kinds: H::KINDS,
             strided: false,
+            anywhere: Vec::new(),
+            on_host: false,
             outputs: Vec::new(),
             variadic_entry: H::variadic_entry(),
             context_entry: H::context_entry(),
@@ -134,6 +140,19 @@ impl Row {
     /// The kernel reads strides itself: Paddle then passes strided inputs as they are, instead of copying them first.
     pub fn strided(&mut self) -> &mut Row {
         self.strided = true;
+        self
+    }
+
+    /// The kernel reads an input's numbers wherever they are: Paddle then leaves a tensor of the CPU there. A copy of one number to the device takes it
+    /// 20 us, in which it starts a thread and ends it.
+    pub fn anywhere(&mut self, index: usize) -> &mut Row {
+        self.anywhere.push(index);
+        self
+    }
+
+    /// The kernel makes its first output in the CPU's memory, by [`Context::write_on_host`](crate::Context::write_on_host), where Paddle reads it.
+    pub fn on_host(&mut self) -> &mut Row {
+        self.on_host = true;
         self
     }
 
@@ -230,17 +249,22 @@ unsafe extern "C-unwind" fn define(key: *mut PdKernelKey, kernel: *mut PdKernel)
             );
         });
     }
-    for &(index, of_output) in &row.outputs {
-        // SAFETY: the kernel is the one being registered; the list is an array of pointers to the definitions of its outputs, ours to
-        // delete, and holds as many as were registered.
-        unsafe {
-            let definition = (symbols().kernel_get_args_def)(kernel, &mut 0);
-            let definitions = (symbols().kernel_args_def_get_output_arg_defs)(definition, &mut 0);
-            if let Some(&definition) = definitions.as_slice::<*mut c_void>().get(index) {
-                (symbols().tensor_arg_def_set_data_type)(definition, of_output.c_number(), &mut 0);
+    // SAFETY: the key and the kernel are those being registered.
+    unsafe {
+        arguments::with_inputs(kernel, |inputs| {
+            let inputs = row.anywhere.iter().filter_map(|&index| inputs.get(index));
+            inputs.for_each(|&input| arguments::read_anywhere(input, key));
+        });
+        arguments::with_outputs(kernel, |outputs| {
+            if let (true, Some(&output)) = (row.on_host, outputs.first()) {
+                arguments::made_on_host(output, key);
             }
-            (symbols().delete_pointer_list)(definitions);
-        }
+            for &(index, of_output) in &row.outputs {
+                if let Some(&output) = outputs.get(index) {
+                    (symbols().tensor_arg_def_set_data_type)(output, of_output.c_number(), &mut 0);
+                }
+            }
+        });
     }
 }
 

@@ -339,6 +339,18 @@ impl Output {
         unsafe { (symbols().tensor_share_data_with)(self.0.raw(), source.raw(), &mut 0) };
     }
 
+    /// Makes a dense result of `data_type` in the CPU's memory.
+    ///
+    /// # Safety
+    /// `context` is the live device context of the running kernel; the elements are as many as the output's dimensions say.
+    pub(crate) unsafe fn write_on_host(&self, context: *const PdDeviceContext, data_type: DataType, elements: &[u8]) {
+        // SAFETY: the caller's promise; the memory is as large as the output's dimensions say.
+        unsafe {
+            let to = (symbols().device_context_host_allocate)(context, self.0.raw(), data_type.0, 0, false);
+            elements.as_ptr().copy_to_nonoverlapping(to.cast(), elements.len());
+        }
+    }
+
     /// Allocates memory for a dense result of `data_type` and shows it as elements of `dtype`, which are as wide.
     ///
     /// # Safety

@@ -50,6 +50,7 @@ symbols! {
         unsafe extern "C-unwind" fn(*mut PdKernelKey, *mut PdKernel), unsafe extern "C-unwind" fn(*mut PdKernelContext), *const c_void,
     );
     kernel_get_args_def = "PD_KernelGetArgsDef": unsafe extern "C-unwind" fn(*mut PdKernel, *mut c_int) -> *mut c_void;
+    kernel_args_def_get_input_arg_defs = "PD_KernelArgsDefGetInputArgDefs": unsafe extern "C-unwind" fn(*mut c_void, *mut c_int) -> PdList;
     kernel_args_def_get_output_arg_defs = "PD_KernelArgsDefGetOutputArgDefs": unsafe extern "C-unwind" fn(*mut c_void, *mut c_int) -> PdList;
     tensor_arg_def_set_data_type = "PD_TensorArgDefSetDataType": unsafe extern "C-unwind" fn(*mut c_void, c_int, *mut c_int);
 
@@ -119,6 +120,9 @@ symbols! {
 
     /// `phi::KernelContext::AttrAt(size_t) const`: the attribute as the variant that holds it.
     context_attribute = "_ZNK3phi13KernelContext6AttrAtB5cxx11Em": unsafe extern "C-unwind" fn(*const PdKernelContext, usize) -> *const u8;
+    /// `phi::DeviceContext::HostAlloc(phi::TensorBase*, phi::DataType, size_t, bool) const`.
+    device_context_host_allocate = "_ZNK3phi13DeviceContext9HostAllocEPNS_10TensorBaseENS_8DataTypeEmb":
+        unsafe extern "C-unwind" fn(*const PdDeviceContext, *mut PdTensor, c_int, usize, bool) -> *mut c_void;
     /// `phi::CustomContext::GetPlace() const`: a reference that lives as long as the context.
     device_context_get_place = "_ZNK3phi13CustomContext8GetPlaceEv": unsafe extern "C-unwind" fn(*const PdDeviceContext) -> *const c_void;
     /// `paddle::memory::Release(phi::Place const&)`: gives what Paddle caches of a device back to it.
