@@ -22,6 +22,10 @@ CASES = {
     "unsqueeze": (lambda x: paddle.unsqueeze(x, 1), {}),
     "squeeze": (lambda x: paddle.squeeze(paddle.unsqueeze(x, 1), 1), {}),
     "conv1d": (lambda x: F.conv1d(x.unsqueeze(0), paddle.ones([2, 4, 3])), {}),
+    "reshape by its shape": (lambda x: paddle.reshape(x, paddle.shape(x)), {}),
+    "reshape by a size": (lambda x: paddle.reshape(x, [paddle.shape(x)[1], -1, 2]), {}),
+    "a size as a number": (lambda x: x + paddle.shape(x)[0].astype("float32") * paddle.ones([6]), {}),
+    "arange of a size": (lambda x: x * paddle.arange(paddle.shape(x)[1]).astype("float32"), {}),
     "pad": (lambda x: F.pad(x.unsqueeze(0), [1, 1]), {}),
     "eigh": (lambda x: paddle.linalg.eigh(x[:3, :3] + paddle.eye(3) * 9)[0], {}),
 }
@@ -62,7 +66,7 @@ print(len(CASES))
 """
 
 
-@pytest.mark.parametrize(("form", "cases"), [("1", "14"), ("0", "15")], ids=["today's", "legacy"])
+@pytest.mark.parametrize(("form", "cases"), [("1", "18"), ("0", "19")], ids=["today's", "legacy"])
 def test_as_on_paddle_s_cpu(program, form, cases):
     assert program(PROGRAM, FLAGS_enable_pir_api=form).split()[-1] == cases
 

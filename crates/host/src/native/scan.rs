@@ -99,19 +99,41 @@ unsafe fn scan_contiguous<T: Element>(
             .for_each(|line| unsafe { scan_long::<T>(x, out, (line * size, size), direction, start, join) });
     }
     threads::parallel_for(outer.div_ceil(TOGETHER), size * TOGETHER, |begin, end| {
-        for first in (begin * TOGETHER..outer.min(end * TOGETHER)).step_by(TOGETHER) {
-            let mut sums = [start; TOGETHER];
-            let sums = &mut sums[..TOGETHER.min(outer - first)];
-            for step in 0..size {
-                let i = if reverse { size - 1 - step } else { step };
-                for (line, sum) in sums.iter_mut().enumerate() {
-                    let at = (first + line) * size + i;
-                    // SAFETY: inside the tensors, and no other thread has its line.
-                    unsafe { advance::<T>((x, out), at, sum, exclusive, join) };
-                }
+        let (first, last) = (begin * TOGETHER, outer.min(end * TOGETHER));
+        let whole = first + (last - first) / TOGETHER * TOGETHER;
+        let direction = (exclusive, reverse);
+        // SAFETY: inside the tensors, and no other thread has these lines.
+        unsafe {
+            for line in (first..whole).step_by(TOGETHER) {
+                scan_lines::<T, TOGETHER>((x, out), (line, size), direction, start, join);
+            }
+            for line in whole..last {
+                scan_lines::<T, 1>((x, out), (line, size), direction, start, join);
             }
         }
     });
+}
+
+/// So many lines, from the first one on, side by side.
+///
+/// # Safety
+/// As [`scan`], of these lines.
+#[inline(always)]
+unsafe fn scan_lines<T: Element, const LINES: usize>(
+    tensors: (usize, usize),
+    (first, size): (usize, usize),
+    (exclusive, reverse): (bool, bool),
+    start: T::Compute,
+    join: impl Fn(T::Compute, T::Compute) -> T::Compute + Copy,
+) {
+    let mut sums = [start; LINES];
+    for step in 0..size {
+        let i = if reverse { size - 1 - step } else { step };
+        for (line, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { advance::<T>(tensors, (first + line) * size + i, sum, exclusive, join) };
+        }
+    }
 }
 
 /// Takes element `at` of `x` into its running value, and stores that, or what it was before.

@@ -21,20 +21,38 @@ fn whole_bin(
     within(end(bin).floor())..within(end(bin + 1).ceil())
 }
 
-/// The largest element of each channel, and where it is.
-struct Largest<'a> {
-    values: &'a mut [f64],
-    places: &'a mut [i64],
-}
+/// Channels whose largest elements are looked for side by side, in registers.
+const TOGETHER: usize = 8;
 
-impl Largest<'_> {
-    /// The elements at a place; the first one stays where others are no larger.
-    fn take(&mut self, elements: &[f64], place: usize, is_first: bool) {
-        for ((largest, at), &element) in self.values.iter_mut().zip(&mut *self.places).zip(elements) {
-            if is_first || element > *largest {
-                (*largest, *at) = (element, place as i64);
+/// The largest of the elements at some places of each channel, and where it is: the first of those that are equal. 0 and -1 where there is no place.
+fn largest(
+    pixels: &[f64],
+    channels: usize,
+    places: impl Iterator<Item = usize> + Clone,
+    (values, found): (&mut [f64], &mut [i64]),
+) {
+    for first in (0..channels).step_by(TOGETHER) {
+        let count = TOGETHER.min(channels - first);
+        let elements = |place: usize| {
+            let mut elements = [0.0; TOGETHER];
+            elements[..count].copy_from_slice(&pixels[place * channels + first..][..count]);
+            elements
+        };
+        let mut places = places.clone();
+        let (mut best, mut at) = match places.next() {
+            Some(place) => (elements(place), [place as i64; TOGETHER]),
+            None => ([0.0; TOGETHER], [-1; TOGETHER]),
+        };
+        for place in places {
+            let elements = elements(place);
+            for i in 0..TOGETHER {
+                let is_larger = elements[i] > best[i];
+                best[i] = if is_larger { elements[i] } else { best[i] };
+                at[i] = if is_larger { place as i64 } else { at[i] };
             }
         }
+        values[first..first + count].copy_from_slice(&best[..count]);
+        found[first..first + count].copy_from_slice(&at[..count]);
     }
 }
 
@@ -62,11 +80,8 @@ pub(super) fn roi_pool(
             let ys = whole_bin(dtype, [top, bottom], scale, [bin / columns, rows], regions.image[2]);
             let xs = whole_bin(dtype, [left, right], scale, [bin % columns, columns], regions.image[3]);
             let of_bin = bin * channels..(bin + 1) * channels;
-            let mut largest = Largest { values: &mut found.0[of_bin.clone()], places: &mut found.1[of_bin] };
             let places = ys.flat_map(|y| xs.clone().map(move |x| y * regions.image[3] + x));
-            for (number, place) in places.enumerate() {
-                largest.take(&pixels[place * channels..][..channels], place, number == 0);
-            }
+            largest(pixels, channels, places, (&mut found.0[of_bin.clone()], &mut found.1[of_bin]));
         }
         found.0.into_iter().zip(found.1).collect::<Vec<_>>()
     });
