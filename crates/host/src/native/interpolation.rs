@@ -159,15 +159,17 @@ where
     if rows.iter().any(|t| t.low.max(t.high) >= height) || columns.iter().any(|t| t.low.max(t.high) >= width) {
         return Err(Error::Invalid(format!("interpolation: a place lies outside {height} x {width}")));
     }
-    let output = Shared::new(output);
-    parallel_for(planes, 4 * size + 20, |from, to| {
-        scratch::with(plane_size, |sums: &mut [T::Sum]| {
+    let (output, length) = (Shared::new(output), columns.len());
+    parallel_for(planes, 2 * size + 20, |from, to| {
+        scratch::with(plane_size + height * length, |memory: &mut [T::Sum]| {
+            let (sums, lines) = memory.split_at_mut(plane_size);
             for plane in from..to {
-                sums.fill(T::Sum::from(0.0_f32));
                 let upstream = &upstream[plane * size..][..size];
-                for (row, line) in rows.iter().zip(upstream.chunks_exact(columns.len().max(1))) {
+                add_rows(rows, upstream, length, lines);
+                sums.fill(T::Sum::from(0.0_f32));
+                for (line, sums) in lines.chunks_exact(length.max(1)).zip(sums.chunks_exact_mut(width.max(1))) {
                     for (column, &value) in columns.iter().zip(line) {
-                        add_share(sums, width, row, column, value.widen());
+                        shares(column).for_each(|(x, share)| sums[x] += value * share);
                     }
                 }
                 // SAFETY: this task alone writes this plane.
@@ -179,19 +181,27 @@ where
     Ok(())
 }
 
-/// Adds one element's gradient to the elements that it was mixed of.
-fn add_share<S>(sums: &mut [S], width: usize, row: &Tap, column: &Tap, value: S)
+/// The gradient of lines that are mixed of `lines`, whose sums it becomes.
+fn add_rows<T>(rows: &[Tap], upstream: &[T], length: usize, lines: &mut [T::Sum])
 where
-    S: Copy + From<f32> + std::ops::AddAssign + std::ops::Mul<Output = S> + std::ops::Sub<Output = S>,
+    T: Pooled,
+    T::Sum: From<f32> + std::ops::Mul<Output = T::Sum> + std::ops::Sub<Output = T::Sum>,
 {
-    let shares = |tap: &Tap| {
-        let high = S::from(tap.weight);
-        [(tap.low, S::from(1.0_f32) - high), (tap.high, high)]
-    };
-    for (y, vertical) in shares(row) {
-        let part = value * vertical;
-        for (x, horizontal) in shares(column) {
-            sums[y * width + x] += part * horizontal;
+    lines.fill(T::Sum::from(0.0_f32));
+    for (row, upstream) in rows.iter().zip(upstream.chunks_exact(length.max(1))) {
+        for (y, share) in shares::<T::Sum>(row) {
+            let line = &mut lines[y * length..][..length];
+            line.iter_mut().zip(upstream).for_each(|(sum, &value)| *sum += value.widen() * share);
         }
     }
+}
+
+/// The elements that one was mixed of, and their shares: one element, where both are the same.
+fn shares<S>(tap: &Tap) -> impl Iterator<Item = (usize, S)>
+where
+    S: Copy + From<f32> + std::ops::Sub<Output = S>,
+{
+    let (one, high) = (S::from(1.0_f32), S::from(tap.weight));
+    let shares = if tap.low == tap.high { [(tap.low, one); 2] } else { [(tap.low, one - high), (tap.high, high)] };
+    shares.into_iter().take(if tap.low == tap.high { 1 } else { 2 })
 }
