@@ -1,5 +1,6 @@
 //! What a kernel runs in: the queue it submits to, and memory for its results.
 
+use crate::abi::arguments::is_host_known;
 use crate::abi::symbols::symbols;
 use crate::abi::types::PdDeviceContext;
 use crate::device::{Stream, collective};
@@ -101,10 +102,15 @@ impl Context {
         Ok(view)
     }
 
-    /// Makes a result in the CPU's memory, of these elements: sizes, which Paddle reads next.
-    pub fn write_on_host(&self, output: &Output, dtype: DType, elements: &[u8]) {
-        // SAFETY: `raw` is the running kernel's context.
-        unsafe { output.write_on_host(self.raw, dtype.into(), elements) };
+    /// Makes a result of these elements in the CPU's memory: sizes, which Paddle reads next. On the device, where Paddle would look for it there.
+    pub fn write_on_host(&self, output: &Output, dtype: DType, elements: &[u8]) -> Result<()> {
+        if is_host_known() {
+            // SAFETY: `raw` is the running kernel's context.
+            unsafe { output.write_on_host(self.raw, dtype.into(), elements) };
+            return Ok(());
+        }
+        let view = self.allocate(output, dtype)?;
+        if elements.is_empty() { Ok(()) } else { Ok(self.queue().write(&view, elements)?) }
     }
 
     /// Memory for a dense value on the way.

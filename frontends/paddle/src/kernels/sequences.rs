@@ -173,8 +173,7 @@ fn write_shape(context: &Context, x: &Tensor, dtype: DType, out: &Output) -> Res
         _ => sizes.iter().flat_map(|&size| (size as i64).to_ne_bytes()).collect(),
     };
     out.set_dims(&[sizes.len()]);
-    context.write_on_host(out, dtype, &bytes);
-    Ok(())
+    context.write_on_host(out, dtype, &bytes)
 }
 
 fn shape(context: &Context, x: Tensor, out: Output) -> Result<()> {
