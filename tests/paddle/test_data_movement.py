@@ -256,6 +256,32 @@ def test_creation():
     check(lambda: paddle.increment(paddle.ones([1]), 2.0))
 
 
+def test_limits_are_read_where_they_lie():
+    paddle.device.set_device("mps")
+    for places in (["cpu", "cpu", "cpu"], ["mps", "mps", "mps"], ["cpu", "mps", "cpu"]):
+        # Views, with something before them.
+        limits = [paddle.to_tensor([7, number], place=place)[1:] for number, place in zip((1, 9, 2), places, strict=True)]
+        for made, expected in (
+            (paddle.arange(*limits), [1, 3, 5, 7]),
+            (paddle.linspace(*limits), [1, 9]),
+            (paddle.logspace(*limits, base=2), [2, 512]),
+        ):
+            assert made.place.is_custom_place() and made.tolist() == expected, (places, made)
+
+
+def test_sizes_lie_on_the_cpu():
+    paddle.device.set_device("mps")
+    x = paddle.arange(12, dtype="float32").reshape([3, 4])
+    for image, sizes in ((x, [3, 4]), (x.T, [4, 3]), (x[0, 0], []), (paddle.ones([2, 0]), [2, 0])):
+        size = paddle.shape(image)
+        assert size.place.is_cpu_place() and size.tolist() == sizes, size
+    size = paddle.shape(x)
+    assert (x + size[0].astype("float32")).sum().item() == 66 + 12 * 3
+    turned = paddle.reshape(x, paddle.flip(size, [0]))
+    assert turned.place.is_custom_place() and turned.shape == [4, 3]
+    assert paddle.concat([size, paddle.shape(turned)]).tolist() == [3, 4, 4, 3]
+
+
 def test_random_numbers():
     paddle.device.set_device("mps")
 

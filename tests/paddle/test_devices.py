@@ -5,6 +5,16 @@ import paddle
 import pytest
 
 
+def test_what_is_written_for_cuda_goes_to_mps():
+    for current in "cpu", "mps":
+        paddle.device.set_device(current)
+        x = paddle.to_tensor([1.0, 2.0], place="cpu", stop_gradient=False)
+        for moved in (x.cuda(), x.cuda(0), x.cuda(0).cuda(0), x.cuda(device_id=0, blocking=True)):
+            assert moved.place == paddle.MPSPlace(0) and not moved.stop_gradient and moved.tolist() == [1.0, 2.0]
+    with pytest.raises(ValueError, match="device_id"):
+        x.cuda("mps")
+
+
 def test_two_devices_work_side_by_side(program):
     output = program(
         """

@@ -29,6 +29,7 @@ def install(paddle) -> None:
         inference,
         levels,
         linear,
+        moving,
         mps,
         random,
         reading,
@@ -54,6 +55,7 @@ def install(paddle) -> None:
         fallbacks.install()
         levels.install(paddle)
         linear.install(paddle)
+        moving.install(paddle)
         random.install(paddle)
         reading.install(paddle)
         sparse.install(paddle)
