@@ -7,6 +7,8 @@ from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 
+import numpy as np
+
 IMAGE = Path(__file__).resolve().parents[2] / "examples" / "images" / "bookshop.png"
 
 # Where networks.py saves what no package holds.
@@ -26,6 +28,23 @@ CONVOLUTIONS = {
     "depthwise 5x5, 192 channels, 24x160": ((1, 192, 24, 160), (192, 1, 5, 5), 1, 192),
     "depthwise 3x3, 64 channels, 112x112, stride 2": ((1, 64, 112, 112), (64, 1, 3, 3), 2, 64),
 }
+
+# What detectors read of a picture's features: the features, regions of them, and how large each becomes.
+FEATURES = (1, 64, 40, 40)
+REGIONS, REGION = 200, 7
+
+
+def regions() -> np.ndarray:
+    """Regions of all sizes, as corners."""
+    random = np.random.default_rng(0)
+    corners = random.random((REGIONS, 2)) * 25
+    return np.concatenate([corners, corners + 1 + random.random((REGIONS, 2)) * 8], axis=1).astype("float32")
+
+
+def points() -> np.ndarray:
+    """A point for each of the features' places; some lie beyond the picture."""
+    return np.random.default_rng(0).standard_normal((1, *FEATURES[2:], 2), dtype=np.float32)
+
 
 # Bytes whose bandwidth is measured: what the second-level caches of two cores hold, and what no cache does.
 MEMORY = {"768 KB": 768 << 10, "192 MB": 192 << 20}

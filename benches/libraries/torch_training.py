@@ -20,12 +20,16 @@ def works() -> dict:
         "train BERT-base layer, 8x128": _encoder,
         "train LSTM 2x128, 16x64": _recurrent,
         "train UNet, 2x3x64x64": _unet,
+        "train grid sampling, 64x40x40": _points,
+        "train nearest upsampling, 64x40x40": lambda: _derived(lambda x: F.interpolate(x, scale_factor=2)),
     }
     if find_spec("torchvision"):
         made |= {
             "train ResNet18, 8x3x64x64": lambda: _images("resnet18", 8, 64),
             "train ResNet50, 4x3x128x128": lambda: _images("resnet50", 4, 128),
             "train MobileNetV3, 8x3x64x64": lambda: _images("mobilenet_v3_small", 8, 64),
+            "train RoiAlign, 200 regions of 64x40x40": lambda: _regions("roi_align"),
+            "train RoiPool, 200 regions of 64x40x40": lambda: _regions("roi_pool"),
         }
     return made
 
@@ -135,3 +139,32 @@ def _recurrent():
 def _unet():
     model, x = UNet(), torch.randn(2, 3, 64, 64)
     return _step(model, torch.optim.Adam(model.parameters(), 0.0001), x, x, F.mse_loss)
+
+
+def _derived(function, *also):
+    """A function of the features, and its gradients by them and by other tensors."""
+    x = torch.randn(*shapes.FEATURES)
+    for each in (x, *also):
+        each.requires_grad_()
+
+    def step():
+        with torch.enable_grad():
+            y = function(x)
+        return torch.autograd.grad(y, [x, *also], y.detach())
+
+    return step
+
+
+def _regions(name: str):
+    from torchvision import ops
+
+    boxes = [torch.from_numpy(shapes.regions())]
+    # Paddle's samples lie half an element further up and left by default.
+    aligned = {"aligned": True} if name == "roi_align" else {}
+    return _derived(lambda x: getattr(ops, name)(x, boxes, shapes.REGION, **aligned))
+
+
+def _points():
+    points = torch.from_numpy(shapes.points())
+    # Paddle's outermost points are the centres of the outermost elements by default.
+    return _derived(lambda x: F.grid_sample(x, points, align_corners=True), points)

@@ -9,6 +9,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 from paddle.vision import models
+from paddle.vision.ops import roi_align, roi_pool
 
 from libraries import shapes
 
@@ -24,6 +25,10 @@ def works() -> dict:
         "train BERT-base layer, 8x128": _encoder,
         "train LSTM 2x128, 16x64": _recurrent,
         "train UNet, 2x3x64x64": _unet,
+        "train RoiAlign, 200 regions of 64x40x40": _regions(roi_align),
+        "train RoiPool, 200 regions of 64x40x40": _regions(roi_pool),
+        "train grid sampling, 64x40x40": _points,
+        "train nearest upsampling, 64x40x40": lambda: _derived(lambda x: F.interpolate(x, scale_factor=2)),
     }
 
 
@@ -139,3 +144,31 @@ def _recurrent():
 def _unet():
     model, x = UNet(), _normal(2, 3, 64, 64)
     return _step(model, paddle.optimizer.Adam(0.0001, parameters=model.parameters()), x, x, F.mse_loss)
+
+
+def _derived(function, *also):
+    """A function of the features, and its gradients by them and by other tensors."""
+    x = _normal(*shapes.FEATURES)
+    for each in (x, *also):
+        each.stop_gradient = False
+
+    def step():
+        with paddle.enable_grad():
+            y = function(x)
+        return paddle.grad(y, [x, *also], y.detach())
+
+    return step
+
+
+def _regions(function):
+    def make():
+        boxes = paddle.to_tensor(shapes.regions())
+        count = paddle.to_tensor(np.array([shapes.REGIONS], "int32"))
+        return _derived(lambda x: function(x, boxes, count, shapes.REGION))
+
+    return make
+
+
+def _points():
+    points = paddle.to_tensor(shapes.points())
+    return _derived(lambda x: F.grid_sample(x, points), points)
