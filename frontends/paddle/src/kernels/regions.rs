@@ -75,25 +75,19 @@ impl Regions {
 
     /// The images' values with the channels of an element as neighbours, so that what is done to all of them are vector instructions.
     fn channels_last(&self, values: &[f64]) -> Vec<f64> {
-        turned(values, [self.image[0], self.image[1], self.plane()])
-    }
-
-    /// Values of regions that lie so, as the result has them.
-    fn channels_first<T: Copy + Default + Send + Sync>(&self, values: &[T], channels: usize) -> Vec<T> {
-        turned(values, [self.regions.len(), self.bins(), channels])
+        let (channels, plane) = (self.image[1], self.plane());
+        let mut result = vec![0.0; values.len()];
+        let images = result.par_chunks_mut((channels * plane).max(1)).zip(values.par_chunks((channels * plane).max(1)));
+        images.for_each(|(to, from)| turn(from, [channels, plane], to));
+        result
     }
 }
 
-/// Matrices of rows and columns, one below the other, each transposed.
-fn turned<T: Copy + Default + Send + Sync>(values: &[T], [count, rows, columns]: [usize; 3]) -> Vec<T> {
-    let one = (rows * columns).max(1);
-    let mut result = vec![T::default(); count * rows * columns];
-    result.par_chunks_mut(one).zip(values.par_chunks(one)).for_each(|(to, from)| {
-        for (column, to) in to.chunks_exact_mut(rows).enumerate() {
-            to.iter_mut().enumerate().for_each(|(row, to)| *to = from[row * columns + column]);
-        }
-    });
-    result
+/// A matrix of rows and columns, transposed.
+fn turn<T: Copy>(from: &[T], [rows, columns]: [usize; 2], to: &mut [T]) {
+    for (column, to) in to.chunks_exact_mut(rows.max(1)).take(columns).enumerate() {
+        to.iter_mut().enumerate().for_each(|(row, to)| *to = from[row * columns + column]);
+    }
 }
 
 /// The rows or columns of a bin of `psroi_pool`, in the elements' type: which element an end falls into depends on it.

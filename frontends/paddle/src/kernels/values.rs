@@ -77,6 +77,13 @@ fn write(context: &Context, out: &Output, dtype: DType, dims: &[usize], elements
     Ok(())
 }
 
+/// The elements' bytes, one after the other.
+fn bytes_of<T: Copy, const SIZE: usize>(values: &[T], element: impl Fn(T) -> [u8; SIZE]) -> Vec<u8> {
+    let mut bytes = vec![0; values.len() * SIZE];
+    bytes.as_chunks_mut().0.iter_mut().zip(values).for_each(|(to, &value)| *to = element(value));
+    bytes
+}
+
 /// A result of floats, rounded once.
 pub(super) fn store_floats(
     context: &Context,
@@ -86,10 +93,10 @@ pub(super) fn store_floats(
     values: &[f64],
 ) -> Result<()> {
     let elements: Vec<u8> = match dtype {
-        DType::F32 => values.iter().flat_map(|&value| (value as f32).to_ne_bytes()).collect(),
-        DType::F64 => values.iter().flat_map(|&value| value.to_ne_bytes()).collect(),
-        DType::F16 => values.iter().flat_map(|&value| f16::from_f64(value).to_ne_bytes()).collect(),
-        DType::BF16 => values.iter().flat_map(|&value| bf16::from_f64(value).to_ne_bytes()).collect(),
+        DType::F32 => bytes_of(values, |value| (value as f32).to_ne_bytes()),
+        DType::F64 => bytes_of(values, f64::to_ne_bytes),
+        DType::F16 => bytes_of(values, |value| f16::from_f64(value).to_ne_bytes()),
+        DType::BF16 => bytes_of(values, |value| bf16::from_f64(value).to_ne_bytes()),
         _ => return Err(refuse("element type", dtype, "floats")),
     };
     write(context, out, dtype, dims, &elements)
@@ -104,8 +111,8 @@ pub(super) fn store_integers(
     values: &[i64],
 ) -> Result<()> {
     let elements: Vec<u8> = match dtype {
-        DType::I32 => values.iter().flat_map(|&value| (value as i32).to_ne_bytes()).collect(),
-        DType::I64 => values.iter().flat_map(|&value| value.to_ne_bytes()).collect(),
+        DType::I32 => bytes_of(values, |value| (value as i32).to_ne_bytes()),
+        DType::I64 => bytes_of(values, i64::to_ne_bytes),
         _ => return Err(refuse("element type", dtype, "int32 or int64")),
     };
     write(context, out, dtype, dims, &elements)

@@ -1,7 +1,7 @@
 //! roi_align and its gradient: means of samples, each a weighted sum of four elements.
 
 use super::super::values::{expect, floats, store_floats};
-use super::Regions;
+use super::{Regions, turn};
 use crate::error::{Result, refuse};
 use crate::{Context, Output, Tensor};
 use rayon::prelude::*;
@@ -89,17 +89,22 @@ pub(super) fn roi_align(
     let weights = Sampling { scale: scale.into(), ratio, aligned }.every(&regions)?;
     let channels = regions.image[1];
     let values = regions.channels_last(&floats(context, &x)?);
-    let result = regions.each(|region| {
-        let image = &values[regions.regions[region].1 * regions.plane() * channels..];
-        let mut sums = vec![0.0; regions.bins() * channels];
-        for (sums, weights) in sums.chunks_exact_mut(channels.max(1)).zip(&weights[region]) {
-            for &(place, weight) in weights {
-                add_scaled(sums, &image[place * channels..][..channels], weight);
+    let size = regions.bins() * channels;
+    let mut result = vec![0.0; regions.regions.len() * size];
+    result.par_chunks_mut(size.max(1)).zip(&regions.regions).zip(&weights).for_each_init(
+        || vec![0.0; size],
+        |sums, ((result, &(_, image)), weights)| {
+            let image = &values[image * regions.plane() * channels..];
+            sums.fill(0.0);
+            for (sums, weights) in sums.chunks_exact_mut(channels).zip(weights) {
+                for &(place, weight) in weights {
+                    add_scaled(sums, &image[place * channels..][..channels], weight);
+                }
             }
-        }
-        sums
-    });
-    store_floats(context, &out, regions.dtype, &regions.shape(channels), &regions.channels_first(&result, channels))
+            turn(sums, [regions.bins(), channels], result);
+        },
+    );
+    store_floats(context, &out, regions.dtype, &regions.shape(channels), &result)
 }
 
 pub(super) fn roi_align_grad(
@@ -119,21 +124,24 @@ pub(super) fn roi_align_grad(
     let weights = Sampling { scale: scale.into(), ratio, aligned }.every(&regions)?;
     let (channels, plane, bins) = (regions.image[1], regions.plane(), regions.bins());
     expect("out_grad", &upstream, &regions.shape(channels))?;
-    let upstream = super::turned(&floats(context, &upstream)?, [regions.regions.len(), channels, bins]);
-    let mut sum = vec![0.0; regions.image.iter().product()];
+    let upstream = floats(context, &upstream)?;
+    let (of_image, of_region) = (plane * channels, bins * channels);
+    let mut result = vec![0.0; regions.image[0] * of_image];
     // An image is one thread's, so that its regions are added up in their order.
-    sum.par_chunks_mut((plane * channels).max(1)).enumerate().for_each(|(image, sum)| {
-        for (region, weights) in weights.iter().enumerate().filter(|(region, _)| regions.regions[*region].1 == image) {
-            let upstream = upstream[region * bins * channels..].chunks_exact(channels);
-            for (upstream, weights) in upstream.zip(weights) {
+    result.par_chunks_mut(of_image.max(1)).enumerate().for_each(|(image, result)| {
+        let (mut sum, mut turned) = (vec![0.0; of_image], vec![0.0; of_region]);
+        let own = weights.iter().enumerate().filter(|(region, _)| regions.regions[*region].1 == image);
+        for (region, weights) in own {
+            turn(&upstream[region * of_region..][..of_region], [channels, bins], &mut turned);
+            for (upstream, weights) in turned.chunks_exact(channels).zip(weights) {
                 for &(place, weight) in weights {
                     add_scaled(&mut sum[place * channels..][..channels], upstream, weight);
                 }
             }
         }
+        turn(&sum, [plane, channels], result);
     });
-    let sum = super::turned(&sum, [regions.image[0], plane, channels]);
-    store_floats(context, &dx, regions.dtype, &regions.image, &sum)
+    store_floats(context, &dx, regions.dtype, &regions.image, &result)
 }
 
 fn add_scaled(sums: &mut [f64], values: &[f64], weight: f64) {

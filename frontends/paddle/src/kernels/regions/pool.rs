@@ -5,6 +5,7 @@ use super::Regions;
 use crate::error::{Result, refuse};
 use crate::{Context, Output, Tensor};
 use openmps_tile::DType;
+use rayon::prelude::*;
 
 /// The rows or columns of a bin of `roi_pool`: corners are rounded to elements, and a region has at least one.
 fn whole_bin(
@@ -24,11 +25,13 @@ fn whole_bin(
 /// Channels whose largest elements are looked for side by side, in registers.
 const TOGETHER: usize = 8;
 
-/// The largest of the elements at some places of each channel, and where it is: the first of those that are equal. 0 and -1 where there is no place.
+/// The largest of the elements at some places of each channel, and where it is: the first of those that are equal. 0 and -1 where there is no place. Stored for
+/// each channel at the bin.
 fn largest(
     pixels: &[f64],
     channels: usize,
     places: impl Iterator<Item = usize> + Clone,
+    [bin, bins]: [usize; 2],
     (values, found): (&mut [f64], &mut [i64]),
 ) {
     for first in (0..channels).step_by(TOGETHER) {
@@ -51,8 +54,9 @@ fn largest(
                 at[i] = if is_larger { place as i64 } else { at[i] };
             }
         }
-        values[first..first + count].copy_from_slice(&best[..count]);
-        found[first..first + count].copy_from_slice(&at[..count]);
+        for i in 0..count {
+            (values[(first + i) * bins + bin], found[(first + i) * bins + bin]) = (best[i], at[i]);
+        }
     }
 }
 
@@ -71,29 +75,21 @@ pub(super) fn roi_pool(
     let channels = regions.image[1];
     let values = regions.channels_last(&floats(context, &x)?);
     let [rows, columns] = regions.pooled;
-    let found = regions.each(|region| {
-        let ([left, top, right, bottom], image) = regions.regions[region];
+    let size = channels * regions.bins();
+    let (mut maxima, mut places) = (vec![0.0; regions.regions.len() * size], vec![-1; regions.regions.len() * size]);
+    let results = maxima.par_chunks_mut(size.max(1)).zip(places.par_chunks_mut(size.max(1)));
+    results.zip(&regions.regions).for_each(|((maxima, places), &([left, top, right, bottom], image))| {
         let pixels = &values[image * regions.plane() * channels..];
         let (dtype, scale) = (regions.dtype, scale.into());
-        let mut found = (vec![0.0; regions.bins() * channels], vec![-1; regions.bins() * channels]);
         for bin in 0..regions.bins() {
             let ys = whole_bin(dtype, [top, bottom], scale, [bin / columns, rows], regions.image[2]);
             let xs = whole_bin(dtype, [left, right], scale, [bin % columns, columns], regions.image[3]);
-            let of_bin = bin * channels..(bin + 1) * channels;
-            let places = ys.flat_map(|y| xs.clone().map(move |x| y * regions.image[3] + x));
-            largest(pixels, channels, places, (&mut found.0[of_bin.clone()], &mut found.1[of_bin]));
+            let of_bin = ys.flat_map(|y| xs.clone().map(move |x| y * regions.image[3] + x));
+            largest(pixels, channels, of_bin, [bin, regions.bins()], (maxima, places));
         }
-        found.0.into_iter().zip(found.1).collect::<Vec<_>>()
     });
-    let (values, places): (Vec<f64>, Vec<i64>) = found.into_iter().unzip();
-    store_integers(
-        context,
-        &arg_max,
-        DType::I64,
-        &regions.shape(channels),
-        &regions.channels_first(&places, channels),
-    )?;
-    store_floats(context, &out, regions.dtype, &regions.shape(channels), &regions.channels_first(&values, channels))
+    store_integers(context, &arg_max, DType::I64, &regions.shape(channels), &places)?;
+    store_floats(context, &out, regions.dtype, &regions.shape(channels), &maxima)
 }
 
 pub(super) fn roi_pool_grad(
