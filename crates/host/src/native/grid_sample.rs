@@ -2,7 +2,7 @@
 //! are worked out once for a point.
 
 use super::Shared;
-use super::lanes::{Lanes, at_level};
+use super::lanes::{Lanes, at_level, dot_lanes};
 use crate::Error;
 use crate::threads::{count, parallel_for};
 
@@ -36,8 +36,8 @@ pub struct Points<'a> {
     pub corners: &'a [[Corner; CORNERS]],
 }
 
-/// Elements of a row whose products are summed at a time.
-const LANES: usize = 16;
+/// Channels that a thread has at least: those of a line of the cache.
+const LEAST: usize = 16;
 
 impl Points<'_> {
     fn check(&self, x: usize, samples: usize) -> Result<(), Error> {
@@ -91,7 +91,7 @@ pub fn spread(points: &Points<'_>, upstream: &[f32], dx: &mut [f32]) -> Result<(
     points.check(dx.len(), upstream.len())?;
     let Points { images, channels, .. } = *points;
     // Sums are in the order of the points whatever the number of threads: an image, or some channels of one, is one thread's.
-    let parts = if images >= count() { 1 } else { (channels / LANES).clamp(1, count()) };
+    let parts = if images >= count() { 1 } else { (channels / LEAST).clamp(1, count()) };
     let (dx, each) = (Shared::new(dx), channels.div_ceil(parts));
     let of_image = points.corners.len().checked_div(images).unwrap_or(0);
     parallel_for(images * parts, of_image * (each / 2 + 20), |from, to| {
@@ -175,24 +175,13 @@ unsafe fn multiply<V: Lanes>(
     for (point, sums) in (first..).zip(sums) {
         let upstream = &upstream[point * points.channels..][..points.channels];
         for (sum, corner) in sums.iter_mut().zip(points.corners[point]) {
-            *sum = corner
-                .place
-                .map_or(0.0, |place| dot(&x[points.row(points.image(point), place)..][..points.channels], upstream));
+            *sum = corner.place.map_or(0.0, |place| {
+                let x = &x[points.row(points.image(point), place)..][..points.channels];
+                // SAFETY: lanes of the level in use, and both rows have a number for each channel.
+                unsafe { dot_lanes::<V>(x.as_ptr(), upstream.as_ptr(), points.channels) }
+            });
         }
     }
-}
-
-#[inline(always)]
-fn dot(x: &[f32], y: &[f32]) -> f32 {
-    let ((x, x_rest), (y, y_rest)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
-    let mut lanes = [0.0; LANES];
-    for (x, y) in x.iter().zip(y) {
-        for i in 0..LANES {
-            lanes[i] += x[i] * y[i];
-        }
-    }
-    let rest: f32 = x_rest.iter().zip(y_rest).map(|(x, y)| x * y).sum();
-    lanes.iter().sum::<f32>() + rest
 }
 
 #[cfg(test)]

@@ -282,6 +282,36 @@ pub(crate) unsafe fn sum_over<V: Lanes>(
     }
 }
 
+/// The sum of the products of two rows.
+///
+/// # Safety
+/// Lanes that the CPU has, and rows of so many numbers.
+#[inline(always)]
+pub(crate) unsafe fn dot_lanes<V: Lanes>(a: *const f32, b: *const f32, len: usize) -> f32 {
+    // SAFETY: indices stay below `len`.
+    unsafe {
+        let mut sums = [V::splat(0.0); 4];
+        let mut i = 0;
+        while i + 4 * V::N <= len {
+            for (j, sum) in sums.iter_mut().enumerate() {
+                *sum = V::load(a.add(i + j * V::N)).fma(V::load(b.add(i + j * V::N)), *sum);
+            }
+            i += 4 * V::N;
+        }
+        while i + V::N <= len {
+            sums[0] = V::load(a.add(i)).fma(V::load(b.add(i)), sums[0]);
+            i += V::N;
+        }
+        let lanes = sums[0].add(sums[1]).add(sums[2].add(sums[3])).lanes();
+        let mut sum: f32 = lanes[..V::N].iter().sum();
+        while i < len {
+            sum += *a.add(i) * *b.add(i);
+            i += 1;
+        }
+        sum
+    }
+}
+
 /// Calls `$body::<V>` with the lanes of the level in use, inside a function that enables the level's instructions.
 ///
 /// `$body` must be `#[inline(always)] unsafe fn` and generic over one [`Lanes`] type.

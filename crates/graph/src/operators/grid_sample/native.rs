@@ -2,9 +2,10 @@
 
 use super::{Beyond, Coordinates, GridSample, Sampling};
 use crate::error::Result;
-use crate::layout::{Dense, call, copy_view, takes_singles};
+use crate::image::write;
+use crate::layout::{Dense, call, takes_singles};
 use crate::queue::Queue;
-use crate::view::{View, dense_strides};
+use crate::view::View;
 use openmps_host::native::grid_sample::{CORNERS, Corner, Points, products, sample, spread};
 use openmps_host::native::memory::{slice, slice_mut};
 
@@ -106,19 +107,6 @@ fn channels_last(view: &View) -> View {
     }
 }
 
-/// Lets `fill` write a tensor whose channels are neighbours, and brings it to the view.
-fn write(
-    to: &View,
-    fill: impl FnOnce(&mut [f32]) -> std::result::Result<(), openmps_host::Error>,
-) -> std::result::Result<(), openmps_host::Error> {
-    let mut values = vec![0.0; to.len()];
-    fill(&mut values)?;
-    let to = channels_last(to);
-    let strides = dense_strides(&to.shape);
-    copy_view(&View { address: values.as_ptr() as usize, strides, ..to.clone() }, &to);
-    Ok(())
-}
-
 /// The images and points of a call; `work` is handed them with what each point reads along rows and columns.
 fn with_points(
     (queue, name): (&Queue, &'static str),
@@ -151,7 +139,7 @@ pub(super) fn run(queue: &Queue, name: &'static str, of: &GridSample, [x, grid, 
         let dense = Dense::of(&channels_last(x));
         // SAFETY: a copy of a tensor of float32 that has as many elements.
         let elements = unsafe { elements(&dense, x) };
-        write(out, |out| sample(points, elements, out))
+        write(&channels_last(out), |out| sample(points, elements, out))
     })
 }
 
@@ -165,7 +153,10 @@ pub(super) fn input_gradient(
         let dense = Dense::of(&channels_last(upstream));
         // SAFETY: as in `run`.
         let upstream = unsafe { elements(&dense, upstream) };
-        write(out, |dx| spread(points, upstream, dx))
+        write::<f32>(&channels_last(out), |dx| {
+            dx.fill(0.0);
+            spread(points, upstream, dx)
+        })
     })
 }
 

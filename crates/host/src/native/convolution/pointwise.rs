@@ -2,7 +2,7 @@
 
 use super::shape::Convolution;
 use crate::native::epilogue::Epilogue;
-use crate::native::lanes::{Lanes, at_level};
+use crate::native::lanes::{at_level, dot_lanes};
 use crate::native::microkernel::{Channels, Terms};
 use crate::native::product::{self, Operand, Product};
 use crate::native::{Shared, scratch};
@@ -99,31 +99,5 @@ pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     assert_eq!(a.len(), b.len());
     let (a, b, len) = (a.as_ptr(), b.as_ptr(), a.len());
     // SAFETY: both rows have `len` numbers.
-    unsafe { at_level!(dot_body(a: *const f32, b: *const f32, len: usize) -> f32) }
-}
-
-#[inline(always)]
-unsafe fn dot_body<V: Lanes>(a: *const f32, b: *const f32, len: usize) -> f32 {
-    // SAFETY: indices stay below `len`.
-    unsafe {
-        let mut sums = [V::splat(0.0); 4];
-        let mut i = 0;
-        while i + 4 * V::N <= len {
-            for (j, sum) in sums.iter_mut().enumerate() {
-                *sum = V::load(a.add(i + j * V::N)).fma(V::load(b.add(i + j * V::N)), *sum);
-            }
-            i += 4 * V::N;
-        }
-        while i + V::N <= len {
-            sums[0] = V::load(a.add(i)).fma(V::load(b.add(i)), sums[0]);
-            i += V::N;
-        }
-        let lanes = sums[0].add(sums[1]).add(sums[2].add(sums[3])).lanes();
-        let mut sum: f32 = lanes[..V::N].iter().sum();
-        while i < len {
-            sum += *a.add(i) * *b.add(i);
-            i += 1;
-        }
-        sum
-    }
+    unsafe { at_level!(dot_lanes(a: *const f32, b: *const f32, len: usize) -> f32) }
 }
