@@ -11,6 +11,7 @@ use std::any::TypeId;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
+use std::ops::Range;
 
 /// Kernels to register, by their names in Paddle.
 #[derive(Default)]
@@ -53,7 +54,7 @@ pub struct Row {
     kinds: &'static [Kind],
     strided: bool,
     /// Inputs that are read where they are, on the host or on the device.
-    anywhere: Vec<usize>,
+    anywhere: Range<usize>,
     /// Whether the first output is made in the CPU's memory.
     on_host: bool,
     outputs: Vec<(usize, DataType)>,
@@ -100,7 +101,7 @@ impl Table {
             data_types,
             kinds: H::KINDS,
             strided: false,
-            anywhere: Vec::new(),
+            anywhere: 0..0,
             on_host: false,
             outputs: Vec::new(),
             variadic_entry: H::variadic_entry(),
@@ -143,10 +144,10 @@ impl Row {
         self
     }
 
-    /// The kernel reads an input's numbers wherever they are: Paddle then leaves a tensor of the CPU there. A copy of one number to the device takes it
+    /// The kernel reads these inputs' numbers wherever they are: Paddle then leaves tensors of the CPU there. A copy of one number to the device takes it
     /// 20 us, in which it starts a thread and ends it.
-    pub fn anywhere(&mut self, index: usize) -> &mut Row {
-        self.anywhere.push(index);
+    pub fn anywhere(&mut self, inputs: Range<usize>) -> &mut Row {
+        self.anywhere = inputs;
         self
     }
 
@@ -252,8 +253,8 @@ unsafe extern "C-unwind" fn define(key: *mut PdKernelKey, kernel: *mut PdKernel)
     // SAFETY: the key and the kernel are those being registered.
     unsafe {
         arguments::with_inputs(kernel, |inputs| {
-            let inputs = row.anywhere.iter().filter_map(|&index| inputs.get(index));
-            inputs.for_each(|&input| arguments::read_anywhere(input, key));
+            let anywhere = inputs.get(row.anywhere.clone()).unwrap_or_default();
+            anywhere.iter().for_each(|&input| arguments::read_anywhere(input, key));
         });
         arguments::with_outputs(kernel, |outputs| {
             if let (true, Some(&output)) = (row.on_host, outputs.first()) {

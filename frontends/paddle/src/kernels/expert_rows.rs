@@ -1,7 +1,7 @@
 //! Tokens in the order of the experts that they go to, and back: moe_permute, moe_unpermute.
 
 use super::compose::Compose;
-use super::values::{dims, expect, expect_len, integers, positive};
+use super::values::{dims, expect, expect_len, integer_bytes, integers, positive};
 use crate::error::{Result, refuse};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
@@ -68,11 +68,7 @@ fn has_twice(choices: &[i64]) -> bool {
 
 /// The same numbers on the device.
 fn uploaded(c: &Compose, dtype: DType, shape: &[usize], numbers: &[i64]) -> Result<View> {
-    let bytes: Vec<u8> = match dtype {
-        DType::I64 => numbers.iter().flat_map(|&number| number.to_ne_bytes()).collect(),
-        _ => numbers.iter().flat_map(|&number| (number as i32).to_ne_bytes()).collect(),
-    };
-    c.upload(dtype, shape, &bytes)
+    c.upload(dtype, shape, &integer_bytes(dtype, numbers)?)
 }
 
 /// To how many rows counts may be rounded up by the caller already: what kernels of 8 bits ask for.

@@ -24,7 +24,7 @@ pub fn register(table: &mut Table) {
     table.add("shard_index", INTEGERS, shard_index).strided();
     table.add("tril_indices", INTEGERS, tril_indices);
     table.add("triu_indices", INTEGERS, triu_indices);
-    table.add("logspace", NUMBERS, logspace).output_as_inferred(0).anywhere(0).anywhere(1).anywhere(2).anywhere(3);
+    table.add("logspace", NUMBERS, logspace).output_as_inferred(0).anywhere(0..4);
     table.add("repeat_interleave_with_tensor_index", ALL, repeat_interleave);
     table.add("repeat_interleave_with_tensor_index_grad", NUMBERS, repeat_interleave_grad);
 }

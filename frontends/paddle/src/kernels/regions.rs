@@ -84,8 +84,8 @@ impl Regions {
 }
 
 /// A matrix of rows and columns, transposed.
-fn turn<T: Copy>(from: &[T], [rows, columns]: [usize; 2], to: &mut [T]) {
-    for (column, to) in to.chunks_exact_mut(rows.max(1)).take(columns).enumerate() {
+fn turn(from: &[f64], [rows, columns]: [usize; 2], to: &mut [f64]) {
+    for (column, to) in to.chunks_exact_mut(rows.max(1)).enumerate() {
         to.iter_mut().enumerate().for_each(|(row, to)| *to = from[row * columns + column]);
     }
 }

@@ -3,6 +3,7 @@
 use super::compose::Compose;
 use super::indexing::as_value;
 use super::movement::many;
+use super::values::integer_bytes;
 use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, DataType, Output, Scalar, Tensor};
@@ -16,17 +17,17 @@ use openmps_tile::dtype::{ALL, NUMBERS};
 /// Adds this family.
 pub fn register(table: &mut Table) {
     table.add("arange", NUMBERS, arange);
-    table.add("arange_tensor", NUMBERS, arange_tensor).anywhere(0).anywhere(1).anywhere(2);
-    table.add("range_tensor", NUMBERS, range_tensor).anywhere(0).anywhere(1).anywhere(2);
-    table.add("linspace", NUMBERS, linspace).output_as_inferred(0).anywhere(0).anywhere(1).anywhere(2);
+    table.add("arange_tensor", NUMBERS, arange_tensor).anywhere(0..3);
+    table.add("range_tensor", NUMBERS, range_tensor).anywhere(0..3);
+    table.add("linspace", NUMBERS, linspace).output_as_inferred(0).anywhere(0..3);
     table.add("eye", ALL, eye).output_as_inferred(0);
     table.add("one_hot", &[DType::I32, DType::I64], one_hot).output_as_inferred(0);
     table.add("one_hot_raw", &[DType::I32, DType::I64], one_hot_raw).output_as_inferred(0);
     table.add("increment", NUMBERS, increment);
     table.add_every("numel", numel).output(0, DType::I64);
     table.add_every("is_empty", is_empty).output(0, DType::Bool);
-    table.add_every("shape", shape).output(0, DType::I32).on_host().anywhere(0);
-    table.add_every("shape64", shape64).output(0, DType::I64).on_host().anywhere(0);
+    table.add_every("shape", shape).output(0, DType::I32).on_host().anywhere(0..1);
+    table.add_every("shape64", shape64).output(0, DType::I64).on_host().anywhere(0..1);
 }
 
 fn number(value: &Scalar, dtype: DType) -> Number {
@@ -167,13 +168,9 @@ fn is_empty(context: &Context, x: Tensor, out: Output) -> Result<()> {
 }
 
 fn write_shape(context: &Context, x: &Tensor, dtype: DType, out: &Output) -> Result<()> {
-    let sizes = x.shape();
-    let bytes: Vec<u8> = match dtype {
-        DType::I32 => sizes.iter().flat_map(|&size| (size as i32).to_ne_bytes()).collect(),
-        _ => sizes.iter().flat_map(|&size| (size as i64).to_ne_bytes()).collect(),
-    };
+    let sizes: Vec<i64> = x.shape().iter().map(|&size| size as i64).collect();
     out.set_dims(&[sizes.len()]);
-    context.write_on_host(out, dtype, &bytes)
+    context.write_on_host(out, dtype, &integer_bytes(dtype, &sizes)?)
 }
 
 fn shape(context: &Context, x: Tensor, out: Output) -> Result<()> {

@@ -84,6 +84,15 @@ fn bytes_of<T: Copy, const SIZE: usize>(values: &[T], element: impl Fn(T) -> [u8
     bytes
 }
 
+/// Integers as elements of int32 or int64.
+pub(super) fn integer_bytes(dtype: DType, values: &[i64]) -> Result<Vec<u8>> {
+    match dtype {
+        DType::I32 => Ok(bytes_of(values, |value| (value as i32).to_ne_bytes())),
+        DType::I64 => Ok(bytes_of(values, i64::to_ne_bytes)),
+        _ => Err(refuse("element type", dtype, "int32 or int64")),
+    }
+}
+
 /// A result of floats, rounded once.
 pub(super) fn store_floats(
     context: &Context,
@@ -110,12 +119,7 @@ pub(super) fn store_integers(
     dims: &[usize],
     values: &[i64],
 ) -> Result<()> {
-    let elements: Vec<u8> = match dtype {
-        DType::I32 => bytes_of(values, |value| (value as i32).to_ne_bytes()),
-        DType::I64 => bytes_of(values, i64::to_ne_bytes),
-        _ => return Err(refuse("element type", dtype, "int32 or int64")),
-    };
-    write(context, out, dtype, dims, &elements)
+    write(context, out, dtype, dims, &integer_bytes(dtype, values)?)
 }
 
 /// The places of the highest scores first, of equals the earlier one.
