@@ -1,4 +1,4 @@
-//! Which vector instructions this CPU has, decided once; `OPENMPS_HOST_LEVEL=portable|neon|avx2|avx512` lowers it for tests.
+//! Which vector instructions this CPU has, decided once; `OPENMPS_HOST_LEVEL=portable|neon|avx2|avx512|amx` lowers it for tests.
 
 use std::sync::OnceLock;
 
@@ -83,15 +83,56 @@ fn is_amd() -> bool {
     [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD"
 }
 
-/// Whether the level in use has instructions that multiply pairs of bfloat16 and add them up in float32, and gains by them: an AMD CPU takes as long for
-/// two products as for one of float32, a Xeon of 2023 (family 6, model 207) four times as long: 90 GFLOPS, and 176 in float32.
-pub(crate) fn multiplies_bfloats() -> bool {
+/// The name of the level in use, or of the matrix unit beside it.
+pub fn name() -> &'static str {
+    if multiplies_tiles() { "amx" } else { level().name() }
+}
+
+/// How many terms of a sum of bfloat16 products the CPU adds up in float32 at once; none where it gains nothing by that. An AMD CPU takes as long for two
+/// products as for one of float32, Intel's matrix unit multiplies 32 terms of tiles. The vectors of a Xeon of 2023 (family 6, model 207) take four times as long
+/// as those of float32: 90 GFLOPS, and 176.
+pub(crate) fn bfloats_at_once() -> Option<usize> {
     #[cfg(target_arch = "x86_64")]
     {
-        static GAINS: OnceLock<bool> = OnceLock::new();
-        level() == Level::Avx512 && *GAINS.get_or_init(|| std::arch::is_x86_feature_detected!("avx512bf16") && is_amd())
+        static PAIRS: OnceLock<bool> = OnceLock::new();
+        let multiplies_pairs = || std::arch::is_x86_feature_detected!("avx512bf16") && is_amd();
+        match level() {
+            Level::Avx512 if multiplies_tiles() => Some(32),
+            Level::Avx512 if *PAIRS.get_or_init(multiplies_pairs) => Some(2),
+            _ => None,
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
+    None
+}
+
+/// Whether the CPU multiplies tiles of bfloat16 (AMX-BF16, of Intel's Xeons since 2023), and the system lets this process do so.
+pub(crate) fn multiplies_tiles() -> bool {
+    static DOES: OnceLock<bool> = OnceLock::new();
+    *DOES.get_or_init(|| {
+        let asked = matches!(openmps_settings::HOST_LEVEL.get(), None | Some("amx"));
+        asked && level() == Level::Avx512 && has_tiles()
+    })
+}
+
+/// Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, CPUID; Linux gives the tiles' registers to a process that asks for them
+/// (Documentation/arch/x86/xstate.rst), since they make what it saves of a thread 8 KB larger.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn has_tiles() -> bool {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    const FEATURES: u32 = 7;
+    const AMX_BF16: u32 = 1 << 22;
+    const AMX_TILE: u32 = 1 << 24;
+    const REQUEST_PERMISSION: libc::c_long = 0x1023;
+    const TILE_DATA: libc::c_long = 18;
+    let wanted = AMX_BF16 | AMX_TILE;
+    let has = __cpuid(0).eax >= FEATURES && __cpuid_count(FEATURES, 0).edx & wanted == wanted;
+    // SAFETY: a call with two numbers, which changes what the system saves of this process's threads.
+    has && unsafe { libc::syscall(libc::SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) } == 0
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+fn has_tiles() -> bool {
     false
 }
 

@@ -38,7 +38,7 @@ pub struct DeviceProperties {
     pub threads: usize,
     /// The device's memory in bytes.
     pub total_memory: usize,
-    /// The vector instructions in use, such as `avx512`.
+    /// The instructions in use, such as `avx512`, or `amx` where they include those of Intel's matrix unit.
     pub vector_level: &'static str,
     /// 32-bit lanes that run in step: a vector register's on a CPU, a simdgroup's on a GPU.
     pub simd_width: usize,

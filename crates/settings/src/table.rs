@@ -37,7 +37,7 @@ settings! {
         "threads of one kernel";
     SPIN: Switch = Switch, "1", "crates/host", Everyone,
         "whether the threads of the host device stay awake for some 50 microseconds after a kernel, for the next one";
-    HOST_LEVEL: Choice = Choice(&["portable", "neon", "avx2", "avx512"]), "what the CPU has", "crates/host", Everyone,
+    HOST_LEVEL: Choice = Choice(&["portable", "neon", "avx2", "avx512", "amx"]), "what the CPU has", "crates/host", Everyone,
         "the highest vector level to use";
     MEMORY_LIMIT: Size = Size, "the device's memory", "crates/runtime", Everyone,
         "the most memory a device hands out";

@@ -2,8 +2,15 @@
 //! are read in place; else two lines are woven into one.
 
 use super::lanes::{Lanes, at_level};
+use super::microkernel::{CHUNK, Order};
+use super::panels::Panels;
+use super::transpose::transpose;
 use super::{Shared, scratch};
+use crate::level::bfloats_at_once;
 use crate::threads::parallel_for;
+
+/// Rows of a panel at most, at any level.
+const MOST_ROWS: usize = 32;
 
 /// An operand: lines of terms, which are rows of the left matrix and columns of the right one.
 #[derive(Clone, Copy)]
@@ -20,9 +27,14 @@ pub(crate) struct Halves {
 unsafe impl Sync for Halves {}
 
 impl Halves {
+    /// Pairs of a line: so many that the CPU's instructions have no term left over.
+    pub(crate) fn pairs(&self) -> usize {
+        self.terms.next_multiple_of(bfloats_at_once().unwrap_or(2)) / 2
+    }
+
     /// Whether pairs of terms are numbers of 32 bits as they lie.
     pub(crate) fn in_place(&self) -> bool {
-        let even = self.terms.is_multiple_of(2) && self.by_line % 2 == 0;
+        let even = self.terms == 2 * self.pairs() && self.by_line % 2 == 0;
         self.by_term == 1 && even && self.from.addr().is_multiple_of(align_of::<f32>())
     }
 
@@ -35,7 +47,7 @@ impl Halves {
         if self.in_place() {
             return work(self.from.cast(), [self.by_line / 2, 1]);
         }
-        let pairs = self.terms.div_ceil(2);
+        let pairs = self.pairs();
         scratch::with(self.lines * pairs, |woven: &mut [f32]| {
             let to = Shared::new(woven);
             parallel_for(pairs, self.lines / 8 + 1, |begin, end| {
@@ -53,11 +65,112 @@ impl Halves {
     /// # Safety
     /// The elements are readable; `to` has a number for each line.
     unsafe fn weave(&self, pair: usize, to: &mut [f32]) {
-        let low = self.from.wrapping_offset(2 * pair as isize * self.by_term);
-        let high = (2 * pair + 1 < self.terms).then(|| low.wrapping_offset(self.by_term));
-        let by_line = self.by_line;
+        let to =
+            Woven { first: to.as_mut_ptr(), by_pair: 0, lines: (0, to.len()), width: to.len().max(1), by_group: 0 };
+        // SAFETY: passed on to the caller.
+        unsafe { self.weave_pairs((pair, 1), to) };
+    }
+
+    /// Packs some panels of a left operand, so many pairs from this one on.
+    ///
+    /// # Safety
+    /// The elements are readable; lines are neighbours.
+    pub(crate) unsafe fn pack_panels(
+        &self,
+        (panels, (first, last)): (Panels, (usize, usize)),
+        (from, pairs): (usize, usize),
+        to: &mut [f32],
+    ) {
+        for (p, panel) in (first..last).zip(to.chunks_exact_mut((panels.height * pairs).max(1))) {
+            let lines = (panels.start(p), panels.start(p + 1) - panels.start(p));
+            for (c, chunk) in panel.chunks_mut(panels.height * CHUNK).enumerate() {
+                let mut numbers = [0.0; MOST_ROWS * CHUNK];
+                let terms = chunk.len() / panels.height;
+                let woven = match panels.order {
+                    Order::Terms => chunk.as_mut_ptr(),
+                    Order::Chunks => numbers.as_mut_ptr(),
+                };
+                let woven = Woven { first: woven, by_pair: panels.height, lines, width: panels.height, by_group: 0 };
+                // SAFETY: the caller's promise; each of these pairs has a row of the panel's height.
+                unsafe { self.weave_pairs((from + c * CHUNK, terms), woven) };
+                if panels.order == Order::Chunks {
+                    let size = size_of::<f32>() as isize;
+                    let to = (chunk.as_mut_ptr() as isize, CHUNK as isize * size);
+                    let from = (numbers.as_ptr() as isize, panels.height as isize * size);
+                    // SAFETY: both are chunks of a panel.
+                    unsafe { transpose(size_of::<f32>(), false, (CHUNK, lines.1), to, from) };
+                }
+            }
+        }
+    }
+
+    /// Packs part of a right operand, from this pair and line on, to groups of `width` lines that have `terms` pairs each.
+    ///
+    /// # Safety
+    /// The elements are readable; lines are neighbours.
+    pub(crate) unsafe fn pack_groups(
+        &self,
+        (pair, line): (usize, usize),
+        (pairs, lines): (usize, usize),
+        (width, terms): (usize, usize),
+        to: &mut [f32],
+    ) {
+        let last = lines.div_ceil(width).saturating_sub(1);
+        assert!(to.len() >= (last * terms + pairs) * width);
+        let woven =
+            Woven { first: to.as_mut_ptr(), by_pair: width, lines: (line, lines), width, by_group: terms * width };
+        // SAFETY: the caller's promise; there is room for the groups.
+        unsafe { self.weave_pairs((pair, pairs), woven) };
+        if !lines.is_multiple_of(width) {
+            for row in to[last * terms * width..].chunks_exact_mut(width).take(pairs) {
+                row[lines % width..].fill(0.0);
+            }
+        }
+    }
+
+    /// # Safety
+    /// The elements are readable; there is room for so many pairs of the lines.
+    unsafe fn weave_pairs(&self, pairs: (usize, usize), to: Woven) {
+        let of = *self;
         // SAFETY: the caller's promise; `at_level` calls with instructions that the CPU has.
-        unsafe { at_level!(woven(low: *const u16, high: Option<*const u16>, by_line: isize, to: &mut [f32])) };
+        unsafe { at_level!(weave_all(of: Halves, pairs: (usize, usize), to: Woven)) };
+    }
+}
+
+/// Where woven numbers go: groups of so many lines, of which a pair's numbers are neighbours.
+#[derive(Clone, Copy)]
+struct Woven {
+    first: *mut f32,
+    /// From one pair to the next.
+    by_pair: usize,
+    /// The first line and their number.
+    lines: (usize, usize),
+    /// Lines of a group.
+    width: usize,
+    by_group: usize,
+}
+
+/// # Safety
+/// As [`Halves::weave_pairs`].
+#[inline(always)]
+unsafe fn weave_all<V: Lanes>(of: Halves, (first, count): (usize, usize), to: Woven) {
+    let (line, lines) = to.lines;
+    for k in 0..count {
+        let term = 2 * (first + k);
+        let low = of.from.wrapping_offset(term as isize * of.by_term + line as isize * of.by_line);
+        let high = (term + 1 < of.terms).then(|| low.wrapping_offset(of.by_term));
+        for (group, begin) in (0..lines).step_by(to.width).enumerate() {
+            let place = to.first.wrapping_add(group * to.by_group + k * to.by_pair);
+            // SAFETY: the caller's promise.
+            unsafe {
+                let to = std::slice::from_raw_parts_mut(place, to.width.min(lines - begin));
+                let skip = |from: *const u16| from.wrapping_offset(begin as isize * of.by_line);
+                match term < of.terms {
+                    true => woven::<V>(skip(low), high.map(skip), of.by_line, to),
+                    false => to.fill(0.0),
+                }
+            }
+        }
     }
 }
 

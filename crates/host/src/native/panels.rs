@@ -1,14 +1,14 @@
 //! Matrices packed for the micro-kernel: the left one in panels of a few rows, the right one in groups of a tile's columns.
 
 use super::lanes::{EIGHT, Lanes, at_eight, at_level, has_eight, turn_rows_of_4};
-use super::microkernel::kernels;
+use super::microkernel::{CHUNK, Kernels, Order, kernels};
 use super::scratch;
 use super::stored::{Stored, widen_lines};
 use super::transpose::transpose;
 use half::{bf16, f16};
 use openmps_tile::DType;
 
-/// How the rows of a left matrix are cut into panels: evenly, since a panel of one row would waste most of a tile.
+/// How the rows of a left matrix are cut into panels: evenly, since a panel of one row would waste most of a tile of vectors.
 #[derive(Clone, Copy)]
 pub(crate) struct Panels {
     rows: usize,
@@ -16,19 +16,28 @@ pub(crate) struct Panels {
     pub height: usize,
     /// How many panels there are.
     pub count: usize,
+    pub order: Order,
 }
 
 impl Panels {
-    /// The panels of a matrix, for the level in use.
+    /// The panels of a matrix of float32, for the level in use.
     pub(crate) fn new(rows: usize) -> Panels {
-        let height = kernels().rows;
-        Panels { rows, height, count: rows.div_ceil(height) }
+        Panels::of(rows, kernels())
+    }
+
+    /// The panels of a matrix that these kernels read.
+    pub(crate) fn of(rows: usize, kernels: &Kernels) -> Panels {
+        let &Kernels { rows: height, order, .. } = kernels;
+        Panels { rows, height, count: rows.div_ceil(height), order }
     }
 
     /// The first row of panel `p`, or the number of rows when there is no such panel.
     #[inline]
     pub(crate) fn start(&self, p: usize) -> usize {
-        (p * self.rows).checked_div(self.count).unwrap_or(0)
+        match self.order {
+            Order::Terms => (p * self.rows).checked_div(self.count).unwrap_or(0),
+            Order::Chunks => (p * self.height).min(self.rows),
+        }
     }
 
     /// Elements of the packed matrix with this depth.
@@ -50,6 +59,11 @@ impl Panels {
         factor: f32,
         packed: &mut [f32],
     ) {
+        if self.order == Order::Chunks {
+            debug_assert!(factor == 1.0, "pairs of bfloat16 are not multiplied by a factor");
+            // SAFETY: passed on to the caller.
+            return unsafe { self.pack_chunks((first, last), left, strides, depth, packed) };
+        }
         if strides.0 == 1 && self.rows.is_multiple_of(self.height) {
             let (from, packed) =
                 (left.wrapping_add(self.start(first)), &mut packed[..(last - first) * self.height * depth]);
@@ -68,6 +82,47 @@ impl Panels {
                 panel.chunks_exact_mut(self.height).for_each(|group| group[rows..].fill(0.0));
             }
             scale(panel, factor);
+        }
+    }
+
+    /// [`Panels::pack`] in [`Order::Chunks`]; what stands in rows that are not there goes to no result.
+    ///
+    /// # Safety
+    /// As [`Panels::pack`]; the depth is whole chunks.
+    unsafe fn pack_chunks(
+        &self,
+        (first, last): (usize, usize),
+        left: *const f32,
+        (by_row, by_column): (isize, isize),
+        depth: usize,
+        packed: &mut [f32],
+    ) {
+        const SIZE: isize = size_of::<f32>() as isize;
+        for (p, panel) in (first..last).zip(packed.chunks_exact_mut((self.height * depth).max(1))) {
+            let begin = self.start(p);
+            let rows = self.start(p + 1) - begin;
+            let from = left.wrapping_offset(begin as isize * by_row);
+            for (c, chunk) in panel.chunks_exact_mut(self.height * CHUNK).enumerate() {
+                let from = from.wrapping_offset((c * CHUNK) as isize * by_column);
+                if by_column == 1 {
+                    for (row, line) in chunk.chunks_exact_mut(CHUNK).take(rows).enumerate() {
+                        // SAFETY: the caller vouches for the row's numbers.
+                        unsafe { copy::<CHUNK>(from.wrapping_offset(row as isize * by_row), line) };
+                    }
+                    continue;
+                }
+                if by_row == 1 {
+                    let to = (chunk.as_mut_ptr() as isize, CHUNK as isize * SIZE);
+                    // SAFETY: the caller vouches for so many rows of neighbours; the chunk has a line for each number of one.
+                    unsafe { transpose(size_of::<f32>(), false, (CHUNK, rows), to, (from as isize, by_column * SIZE)) };
+                    continue;
+                }
+                for (i, to) in chunk[..rows * CHUNK].iter_mut().enumerate() {
+                    let (row, column) = ((i / CHUNK) as isize, (i % CHUNK) as isize);
+                    // SAFETY: the caller vouches for the number.
+                    *to = unsafe { from.wrapping_offset(row * by_row + column * by_column).read() };
+                }
+            }
         }
     }
 

@@ -3,9 +3,9 @@
 //! Pieces are packed side by side, and multiplied when there are enough of them: the result is read and written once for many pieces, and sums stay
 //! in registers for longer. Pieces that come again are found packed.
 
-use super::microkernel::{Block, Channels, Kernels, LeftAt, RowsAt, Terms, kernels_of};
+use super::microkernel::{Block, CHUNK, Channels, Kernels, LeftAt, Order, RowsAt, Terms, kernels_of};
 use super::pairs::Halves;
-use super::panels::{Panels, gather, pack_right};
+use super::panels::{Panels, pack_right};
 use super::scratch::{self, Buffer};
 use super::stored::widen_lines;
 use crate::threads::parallel_for;
@@ -148,7 +148,8 @@ pub(crate) struct Piecewise {
 impl Piecewise {
     /// One of so many products of a program.
     pub(crate) fn new(size: Size, products: usize) -> Piecewise {
-        let (panels, width) = (Panels::new(size.rows), kernels_of(size.of.terms()).width);
+        let kernels = kernels_of(size.of.terms());
+        let (panels, width) = (Panels::of(size.rows, kernels), kernels.width);
         let side = |numbers: usize| {
             let most = (KEPT / (2 * products * numbers.max(1))).clamp(1, MOST_CHUNKS);
             Side { numbers, most, chunks: Vec::new(), current: 0 }
@@ -177,7 +178,8 @@ impl Piecewise {
     pub(crate) unsafe fn add(&mut self, left: Piece, right: Piece, out: Out) {
         let Size { rows, columns, depth, terms, of } = self.size;
         let (at, from) = (self.filled / depth, self.filled);
-        let (panels, width) = (Panels::new(rows), kernels_of(of.terms()).width);
+        let kernels = kernels_of(of.terms());
+        let (panels, width) = (Panels::of(rows, kernels), kernels.width);
         let is_alone = depth == terms;
         self.rows = rows_in_place(self.size, left).filter(|_| is_alone && !left.stays);
         let pack_left = |packed: &mut [f32]| {
@@ -185,10 +187,8 @@ impl Piecewise {
             unsafe {
                 with_numbers(of, left.first, (rows, depth), left.strides, |first, [by_row, by_term]| {
                     for p in 0..panels.count {
-                        let (begin, end) = (panels.start(p), panels.start(p + 1));
-                        let first = first.wrapping_offset(begin as isize * by_row);
                         let to = &mut packed[(p * terms + from) * panels.height..];
-                        gather((depth, end - begin), panels.height, first, (by_term, by_row), to);
+                        panels.pack((p, p + 1), first, (by_row, by_term), depth, 1.0, to);
                     }
                 });
             }
@@ -220,14 +220,15 @@ impl Piecewise {
         if self.filled == 0 {
             return;
         }
-        let (kernels, panels) = (kernels_of(self.size.of.terms()), Panels::new(self.size.rows));
+        let kernels = kernels_of(self.size.of.terms());
+        let panels = Panels::of(self.size.rows, kernels);
         let left = match self.rows {
             Some((first, by_row)) => Left::Rows(first, by_row),
             None => Left::Packed(self.left.numbers()),
         };
         let right = self.right.numbers();
         let work = Multiplication { size: self.size, kernels, panels, filled: self.filled, left, right, out };
-        let ns = self.size.rows * kernels.width * self.filled / 40 + 20;
+        let ns = self.size.rows * kernels.width * self.filled / kernels.rate + 20;
         // SAFETY: the caller's promise; each group of columns is one task's.
         let groups = |first: usize, last: usize| (first..last).for_each(|group| unsafe { work.group(group) });
         parallel_for(self.size.columns.div_ceil(kernels.width), ns, groups);
@@ -243,7 +244,9 @@ fn rows_in_place(size: Size, left: Piece) -> Option<(*const f32, usize)> {
         Elements::Halves | Elements::Bfloats => return None,
         Elements::BfloatPairs => {
             let (from, lines, terms) = (left.first.cast(), size.rows, 2 * size.depth);
-            (Halves { from, lines, terms, by_line: by_row, by_term }.in_place(), 2)
+            // The matrix unit reads whole registers.
+            let fits = kernels_of(Terms::BfloatPairs).order == Order::Terms || lines.is_multiple_of(CHUNK);
+            (fits && Halves { from, lines, terms, by_line: by_row, by_term }.in_place(), 2)
         }
     };
     (is_whole && by_row >= 0).then_some((left.first.cast(), by_row as usize / each))
@@ -337,6 +340,7 @@ impl Multiplication<'_> {
         let (Size { columns, terms, .. }, width) = (self.size, self.kernels.width);
         let Out { first, stride, accumulate } = self.out;
         let column = group * width;
+        let _ready = self.kernels.ready();
         for p in 0..self.panels.count {
             let (row, height) = (self.panels.start(p), self.panels.height);
             let (left, left_at, ahead) = match self.left {

@@ -11,7 +11,8 @@ pub(crate) use self::packing::{Operand, fill_right, left_len, pack_left, pack_ri
 
 use self::tiles::Tiles;
 use super::epilogue::Epilogue;
-use super::microkernel::{Channels, Terms, kernels};
+use super::microkernel::{Channels, Terms, kernels, kernels_of};
+use super::panels::Panels;
 use super::scratch;
 use crate::threads::{self, parallel_for};
 
@@ -20,7 +21,7 @@ pub(crate) const WORTH_SPLITTING: usize = 300_000;
 /// Panels or groups that are worth packing a strip for.
 const FEWEST_ACROSS: usize = 4;
 
-/// `out = factor * left * right`, or that much more, and what follows.
+/// `factor * left * right`, and what follows.
 #[derive(Clone, Copy)]
 pub(crate) struct Product<'a> {
     pub rows: usize,
@@ -33,17 +34,32 @@ pub(crate) struct Product<'a> {
     pub right: Operand<'a>,
     /// 1 where the left operand is packed, or no numbers are singles.
     pub factor: f32,
-    /// The first element; columns are neighbours.
-    pub out: *mut f32,
-    /// From one row of the result to the next.
-    pub out_stride: usize,
-    /// Whether the product is added to what the result holds.
-    pub accumulate: bool,
+    pub goal: Goal<'a>,
+    /// Of sums that go to memory.
     pub epilogue: Option<&'a Epilogue<'a>>,
     /// The epilogue's channels of the first row or column.
     pub channels: Channels,
     /// The index of the result's first element in the whole output, for the epilogue's residual.
     pub index: usize,
+}
+
+/// Where sums go.
+#[derive(Clone, Copy)]
+pub(crate) enum Goal<'a> {
+    /// The first one's place, and from one row to the next; columns are neighbours. They take the place of what is there, or are added to it.
+    Memory { first: *mut f32, stride: usize, accumulate: bool },
+    /// To this function, part by part, each as soon as it is complete and while it is in a near cache.
+    Parts(&'a (dyn Fn(Part) + Sync)),
+}
+
+/// Sums of some rows and columns, each from the first to behind the last.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    pub first: *const f32,
+    /// From one row to the next.
+    pub stride: usize,
+    pub rows: (usize, usize),
+    pub columns: (usize, usize),
 }
 
 // SAFETY: tasks read the operands and write elements of the result that are theirs alone.
@@ -56,7 +72,7 @@ impl Product<'_> {
     /// The operands have the product's sizes; the result's elements are writable, nobody else's, and apart from the operands; the epilogue's
     /// slices cover them.
     pub(crate) unsafe fn run(&self) {
-        let (rows, depth, columns) = (self.rows, self.depth, self.columns);
+        let (rows, depth, columns, kernels) = (self.rows, self.depth, self.columns, kernels_of(self.terms));
         if rows == 0 || columns == 0 {
             return;
         }
@@ -65,14 +81,14 @@ impl Product<'_> {
             match (self.left, self.right) {
                 (Operand::Packed(_), _) | (_, Operand::Packed(_)) => self.multiply(),
                 (left, _) if rows <= columns => {
-                    scratch::with(left_len(rows, depth), |packed| {
-                        pack_left((rows, depth), left, self.factor, packed);
+                    scratch::with(Panels::of(rows, kernels).packed_len(depth), |packed| {
+                        pack_left(kernels, (rows, depth), left, self.factor, packed);
                         Product { left: Operand::Packed(packed), factor: 1.0, ..*self }.multiply();
                     });
                 }
                 (_, right) => {
                     scratch::with(right_len(depth, columns), |packed| {
-                        pack_right_whole((depth, columns), right, packed);
+                        pack_right_whole(kernels, (depth, columns), right, packed);
                         Product { right: Operand::Packed(packed), ..*self }.multiply();
                     });
                 }
@@ -102,7 +118,7 @@ impl Product<'_> {
         };
         let cuts = cuts.min(across / FEWEST_ACROSS).max(1);
         let cut = |i: usize| i * across / cuts;
-        let ns = self.rows * self.columns / (along * cuts) * self.depth / 40 + 20;
+        let ns = self.rows * self.columns / (along * cuts) * self.depth / kernels_of(self.terms).rate + 20;
         parallel_for(along * cuts, ns, |from, to| {
             let mut from = from;
             while from < to {

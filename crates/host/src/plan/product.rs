@@ -3,7 +3,7 @@
 use crate::native::byte_product::{self, Bytes};
 use crate::native::microkernel::Channels;
 use crate::native::piecewise::{Elements, Piece, with_numbers};
-use crate::native::product::{Operand, Product};
+use crate::native::product::{Goal, Operand, Product};
 
 /// A product whose factors are packed on their own.
 #[derive(Clone, Copy, Debug)]
@@ -94,9 +94,7 @@ pub(super) unsafe fn add_terms(
                     left: Operand::Strided(left, by_left),
                     right: Operand::Strided(right, [by_term, by_column]),
                     factor: 1.0,
-                    out: address.cast(),
-                    out_stride: pitch as usize / size_of::<f32>(),
-                    accumulate,
+                    goal: Goal::Memory { first: address.cast(), stride: pitch as usize / size_of::<f32>(), accumulate },
                     epilogue: None,
                     channels: Channels::Rows(0),
                     index: 0,

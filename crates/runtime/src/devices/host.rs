@@ -92,7 +92,7 @@ pub(crate) fn properties() -> DeviceProperties {
         cores: machine::cores(),
         threads: threads::count(),
         total_memory,
-        vector_level: level.name(),
+        vector_level: openmps_host::level::name(),
         simd_width: match level {
             Level::Avx512 => 16,
             Level::Avx2 => 8,

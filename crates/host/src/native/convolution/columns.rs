@@ -7,8 +7,8 @@ use super::shape::Convolution;
 use super::window::{SLACK, Window};
 use crate::native::epilogue::Epilogue;
 use crate::native::lanes::{Lanes, at_level};
-use crate::native::microkernel::{Channels, Terms};
-use crate::native::product::{self, Operand, Product};
+use crate::native::microkernel::{Channels, Terms, kernels};
+use crate::native::product::{self, Goal, Operand, Product};
 use crate::native::{Shared, scratch};
 use crate::threads::{self, parallel_for};
 
@@ -36,7 +36,13 @@ pub(super) fn pack(shape: &Convolution, weight: &[f32], packed: &mut [f32]) {
     assert_eq!(weight.len(), shape.filters * depth);
     // SAFETY: the weight has a row of `depth` numbers for each filter.
     unsafe {
-        product::pack_left((shape.filters, depth), Operand::Strided(weight.as_ptr(), [depth as isize, 1]), 1.0, packed)
+        product::pack_left(
+            kernels(),
+            (shape.filters, depth),
+            Operand::Strided(weight.as_ptr(), [depth as isize, 1]),
+            1.0,
+            packed,
+        )
     };
 }
 
@@ -65,9 +71,7 @@ pub(super) fn run(shape: &Convolution, input: &[f32], packed: &[f32], output: &m
                     left: Operand::Packed(packed),
                     right: Operand::Packed(matrix),
                     factor: 1.0,
-                    out: output.at(index),
-                    out_stride: height * width,
-                    accumulate: false,
+                    goal: Goal::Memory { first: output.at(index), stride: height * width, accumulate: false },
                     epilogue: (!epilogue.is_identity()).then_some(epilogue),
                     channels: Channels::Rows(0),
                     index,

@@ -3,8 +3,8 @@
 use super::shape::Convolution;
 use crate::native::epilogue::Epilogue;
 use crate::native::lanes::{at_level, dot_lanes};
-use crate::native::microkernel::{Channels, Terms};
-use crate::native::product::{self, Operand, Product};
+use crate::native::microkernel::{Channels, Terms, kernels};
+use crate::native::product::{self, Goal, Operand, Product};
 use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
 
@@ -28,7 +28,15 @@ pub(super) fn pack(shape: &Convolution, weight: &[f32], packed: &mut [f32]) {
     for group in 0..shape.groups {
         let (from, to) = (&weight[group * filters * depth..], &mut packed[group * per_group..][..per_group]);
         // SAFETY: `from` begins with `filters` rows of `depth` numbers.
-        unsafe { product::pack_left((filters, depth), Operand::Strided(from.as_ptr(), [depth as isize, 1]), 1.0, to) };
+        unsafe {
+            product::pack_left(
+                kernels(),
+                (filters, depth),
+                Operand::Strided(from.as_ptr(), [depth as isize, 1]),
+                1.0,
+                to,
+            )
+        };
     }
 }
 
@@ -50,9 +58,7 @@ pub(super) fn run(shape: &Convolution, input: &[f32], packed: &[f32], output: &m
             left: Operand::Packed(&packed[group * per_group..][..per_group]),
             right: Operand::Strided(input[plane(shape.channels, depth)..].as_ptr(), [pixels as isize, 1]),
             factor: 1.0,
-            out: output.at(index),
-            out_stride: pixels,
-            accumulate: false,
+            goal: Goal::Memory { first: output.at(index), stride: pixels, accumulate: false },
             epilogue: (!epilogue.is_identity()).then_some(epilogue),
             channels: Channels::Rows(group * filters),
             index,

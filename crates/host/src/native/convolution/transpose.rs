@@ -8,7 +8,7 @@ use crate::Error;
 use crate::native::epilogue::Epilogue;
 use crate::native::lanes::{Lanes, at_level};
 use crate::native::microkernel::{Channels, Terms, kernels};
-use crate::native::product::{self, Operand, Product};
+use crate::native::product::{self, Goal, Operand, Product};
 use crate::native::{Shared, scratch};
 use crate::threads::{self, parallel_for};
 
@@ -70,7 +70,7 @@ fn pack(of: &Convolution, weight: &[f32], group: usize, packed: &mut [f32]) {
     let rows = channels * of.kernel[0] * of.kernel[1];
     let from = weight[group * filters * rows..].as_ptr();
     // SAFETY: the group's weight is `filters` rows of `rows` numbers.
-    unsafe { product::pack_left((rows, filters), Operand::Strided(from, [1, rows as isize]), 1.0, packed) };
+    unsafe { product::pack_left(kernels(), (rows, filters), Operand::Strided(from, [1, rows as isize]), 1.0, packed) };
 }
 
 /// Kernel and stride equal: every input pixel has a block of the output to itself.
@@ -111,9 +111,7 @@ fn spread_disjoint(of: &Convolution, input: &[f32], weight: &[f32], output: &mut
                         left: Operand::Packed(&packed[group * per_group..][..per_group]),
                         right: Operand::Strided(right, [pixels as isize, 1]),
                         factor: 1.0,
-                        out: sums.as_mut_ptr(),
-                        out_stride: padded,
-                        accumulate: false,
+                        goal: Goal::Memory { first: sums.as_mut_ptr(), stride: padded, accumulate: false },
                         epilogue: None,
                         channels: Channels::Rows(0),
                         index: 0,
@@ -294,7 +292,7 @@ impl Spread<'_> {
             // SAFETY: columns of the group's weight, `filters` rows of `channels * taps` numbers.
             unsafe {
                 let strides = [1, (channels * taps) as isize];
-                product::pack_left((count * taps, filters), Operand::Strided(left, strides), 1.0, packed);
+                product::pack_left(kernels(), (count * taps, filters), Operand::Strided(left, strides), 1.0, packed);
             }
             let first = |image: usize| &self.input[(image * of.filters + group * filters) * pixels..];
             for own in (0..images).filter(|_| self.images > 1) {
@@ -311,9 +309,7 @@ impl Spread<'_> {
                 left: Operand::Packed(packed),
                 right: Operand::Strided(right, [stride as isize, 1]),
                 factor: 1.0,
-                out: sums.as_mut_ptr(),
-                out_stride: self.columns(),
-                accumulate: false,
+                goal: Goal::Memory { first: sums.as_mut_ptr(), stride: self.columns(), accumulate: false },
                 epilogue: None,
                 channels: Channels::Rows(0),
                 index: 0,

@@ -5,7 +5,7 @@ use super::skinny;
 use super::{Matrices, MatrixProduct, bfloat, float, packs, single};
 use crate::native::epilogue::Epilogue;
 use crate::native::lanes::{Lanes, at_level};
-use crate::native::product::are_dealt_out_whole;
+use crate::native::product::{Goal, Part, are_dealt_out_whole};
 use crate::native::stored::{Stored, rounded_to_halves, widen_lines};
 use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
@@ -107,26 +107,20 @@ unsafe fn one<T: Half>(product: &MatrixProduct, at: Matrices, [left, right, out]
     let (rows, depth, columns) = (product.rows, product.depth, product.columns);
     let mut own = dense(product);
     let to = at.out.wrapping_add_signed(out * size_of::<T>() as isize);
-    if multiplied::<T>(product) {
-        return scratch::with(rows * columns, |sums: &mut [f32]| {
-            // SAFETY: the caller vouches for the operands' elements and for the result's.
-            unsafe {
-                let own_at = Matrices { out: sums.as_mut_ptr() as usize, ..at };
-                bfloat::run(product, own_at, [left, right, 0], None);
-                round::<T>(sums, product, product.alpha as f32, to);
+    let is_multiplied = multiplied::<T>(product);
+    if is_multiplied || is_packed(&own, T::DTYPE) {
+        let factor = if is_multiplied { product.alpha as f32 } else { 1.0 };
+        // SAFETY: the caller vouches for the result's elements; those of a part are nobody else's.
+        let rounded = |part: Part| unsafe { round::<T>(part, Rounded { product, factor, to }) };
+        let goal = Some(Goal::Parts(&rounded));
+        // SAFETY: the caller vouches for the operands' elements.
+        unsafe {
+            if is_multiplied {
+                return bfloat::run(product, at, [left, right, 0], goal, None);
             }
-        });
-    }
-    if is_packed(&own, T::DTYPE) {
-        own.left = product.left;
-        return scratch::with(rows * columns, |sums: &mut [f32]| {
-            // SAFETY: the caller vouches for the operands' elements and for the result's.
-            unsafe {
-                let own_at = Matrices { out: sums.as_mut_ptr() as usize, ..at };
-                single::run_typed(&own, [T::DTYPE; 2], own_at, [left, right, 0], None);
-                round::<T>(sums, product, 1.0, to);
-            }
-        });
+            own.left = product.left;
+            return single::run_typed(&own, [T::DTYPE; 2], at, [left, right, 0], goal, None);
+        }
     }
     scratch::with(rows * (depth + columns), |memory: &mut [f32]| {
         let (x, sums) = memory.split_at_mut(rows * depth);
@@ -136,7 +130,11 @@ unsafe fn one<T: Half>(product: &MatrixProduct, at: Matrices, [left, right, out]
             widen(T::DTYPE, from, product.left, x, depth);
             let own_at = Matrices { left: x.as_ptr() as usize, right: at.right, out: sums.as_mut_ptr() as usize };
             mixed(&own, T::DTYPE, own_at, &[[0, right, 0]], None);
-            round::<T>(sums, product, 1.0, to);
+            let (sums, result) = (Shared::new(sums), Rounded { product, factor: 1.0, to });
+            parallel_for(rows, columns / 8, |from, until| {
+                let first = sums.at(from * columns).cast_const();
+                round::<T>(Part { first, stride: columns, rows: (from, until), columns: (0, columns) }, result);
+            });
         }
     });
 }
@@ -161,7 +159,7 @@ pub(super) unsafe fn mixed(
         }
         if is_packed(product, dtype) {
             // SAFETY: the caller's promise.
-            unsafe { single::run_typed(product, [DType::F32, dtype], at, [left, right, out], epilogue) };
+            unsafe { single::run_typed(product, [DType::F32, dtype], at, [left, right, out], None, epilogue) };
             continue;
         }
         scratch::with(depth * columns, |weight: &mut [f32]| {
@@ -198,25 +196,6 @@ pub(super) unsafe fn widen(dtype: DType, from: usize, strides: [isize; 2], to: &
     });
 }
 
-/// Rounds dense results, times a factor, to where they belong, and adds what `beta` keeps.
-///
-/// # Safety
-/// The product's result is at `to`, of type `T` and writable.
-unsafe fn round<T: Half>(sums: &[f32], product: &MatrixProduct, factor: f32, to: usize) {
-    let columns = product.columns;
-    parallel_for(product.rows, columns / 8, |from, until| {
-        let (sums, rows) = (&sums[from * columns..until * columns], (from, until));
-        let result = Rounded { product, factor, to };
-        // SAFETY: these rows of the result are this task's; `at_level` calls with instructions that the CPU has.
-        unsafe {
-            match T::DTYPE {
-                DType::F16 => at_level!(round_to_halves(sums: &[f32], result: Rounded<'_>, rows: (usize, usize))),
-                _ => at_level!(round_to_bfloats(sums: &[f32], result: Rounded<'_>, rows: (usize, usize))),
-            }
-        }
-    });
-}
-
 /// Where a product's results belong.
 #[derive(Clone, Copy)]
 struct Rounded<'a> {
@@ -225,32 +204,43 @@ struct Rounded<'a> {
     to: usize,
 }
 
-#[inline(always)]
-unsafe fn round_to_halves<V: Lanes>(sums: &[f32], result: Rounded, rows: (usize, usize)) {
-    // SAFETY: passed on to the caller.
-    unsafe { round_lines::<V, f16>(sums, result, rows) }
+/// Rounds a part of the results, times a factor, to where they belong, and adds what `beta` keeps.
+///
+/// # Safety
+/// The product's result is at `to`, of type `T`, and the part's elements of it are the caller's.
+unsafe fn round<T: Half>(part: Part, result: Rounded) {
+    // SAFETY: the caller's promise; `at_level` calls with instructions that the CPU has.
+    unsafe {
+        match T::DTYPE {
+            DType::F16 => at_level!(round_to_halves(part: Part, result: Rounded<'_>)),
+            _ => at_level!(round_to_bfloats(part: Part, result: Rounded<'_>)),
+        }
+    }
 }
 
 #[inline(always)]
-unsafe fn round_to_bfloats<V: Lanes>(sums: &[f32], result: Rounded, rows: (usize, usize)) {
+unsafe fn round_to_halves<V: Lanes>(part: Part, result: Rounded) {
     // SAFETY: passed on to the caller.
-    unsafe { round_lines::<V, bf16>(sums, result, rows) }
+    unsafe { round_lines::<V, f16>(part, result) }
 }
 
-/// Rows of the result; a row of neighbours is a loop that becomes vectors.
 #[inline(always)]
-unsafe fn round_lines<V: Lanes, T: Half>(
-    sums: &[f32],
-    Rounded { product, factor, to }: Rounded,
-    (first, last): (usize, usize),
-) {
-    let ([by_row, by_column], columns) = (product.out, product.columns);
-    for i in first..last {
-        let sums = &sums[(i - first) * columns..][..columns];
-        let to = (to as *mut T).wrapping_offset(i as isize * by_row);
+unsafe fn round_to_bfloats<V: Lanes>(part: Part, result: Rounded) {
+    // SAFETY: passed on to the caller.
+    unsafe { round_lines::<V, bf16>(part, result) }
+}
+
+/// A row of neighbours is a loop that becomes vectors.
+#[inline(always)]
+unsafe fn round_lines<V: Lanes, T: Half>(part: Part, Rounded { product, factor, to }: Rounded) {
+    let ([by_row, by_column], (begin, end)) = (product.out, part.columns);
+    for (line, i) in (part.rows.0..part.rows.1).enumerate() {
+        // SAFETY: a row of the part's sums.
+        let sums = unsafe { std::slice::from_raw_parts(part.first.add(line * part.stride), end - begin) };
+        let to = (to as *mut T).wrapping_offset(i as isize * by_row + begin as isize * by_column);
         if product.beta == 0.0 && by_column == 1 {
             // SAFETY: a row of the result, written by this task alone.
-            let to = unsafe { std::slice::from_raw_parts_mut(to, columns) };
+            let to = unsafe { std::slice::from_raw_parts_mut(to, sums.len()) };
             // SAFETY: the caller vouches for the instructions.
             unsafe { T::round_line::<V>(factor, sums, to) };
             continue;

@@ -136,10 +136,10 @@ pub unsafe fn linear(
     unsafe {
         match types {
             [DType::BF16, DType::BF16] if bfloat::takes(product) => {
-                batches.iter().for_each(|&batch| bfloat::run(product, at, batch, epilogue));
+                batches.iter().for_each(|&batch| bfloat::run(product, at, batch, None, epilogue));
             }
             [DType::F16 | DType::BF16, _] => {
-                batches.iter().for_each(|&batch| single::run_typed(product, types, at, batch, epilogue));
+                batches.iter().for_each(|&batch| single::run_typed(product, types, at, batch, None, epilogue));
             }
             [_, right @ (DType::F16 | DType::BF16)] => half::mixed(product, right, at, batches, epilogue),
             _ => float::<f32>(product, at, batches, epilogue),

@@ -3,8 +3,8 @@
 use super::super::aligned::Aligned;
 use super::super::elements;
 use super::super::epilogue::Epilogue;
-use super::super::microkernel::{Channels, Terms};
-use super::super::product::{Operand, Product, left_len, pack_left, pack_right_whole, right_len};
+use super::super::microkernel::{Channels, Terms, kernels};
+use super::super::product::{Goal, Operand, Product, left_len, pack_left, pack_right_whole, right_len};
 use crate::Error;
 
 /// Numbers of a packed matrix at most: what fits a machine's addresses.
@@ -54,8 +54,8 @@ impl PackedMatrix {
         // SAFETY: the last element, and so every one, lies in the slice.
         unsafe {
             match side {
-                Side::Left => pack_left((size[0], size[1]), matrix, 1.0, packed.numbers.numbers_mut()),
-                Side::Right => pack_right_whole((size[0], size[1]), matrix, packed.numbers.numbers_mut()),
+                Side::Left => pack_left(kernels(), (size[0], size[1]), matrix, 1.0, packed.numbers.numbers_mut()),
+                Side::Right => pack_right_whole(kernels(), (size[0], size[1]), matrix, packed.numbers.numbers_mut()),
             }
         }
         Ok(packed)
@@ -99,9 +99,7 @@ pub fn linear_packed(left: &[f32], weight: &PackedMatrix, out: &mut [f32], epilo
         left: Operand::Strided(left.as_ptr(), [depth as isize, 1]),
         right: Operand::Packed(weight.numbers.numbers()),
         factor: 1.0,
-        out: out.as_mut_ptr(),
-        out_stride: columns,
-        accumulate: false,
+        goal: Goal::Memory { first: out.as_mut_ptr(), stride: columns, accumulate: false },
         epilogue: (!epilogue.is_identity()).then_some(epilogue),
         channels: Channels::Columns(0),
         index: 0,

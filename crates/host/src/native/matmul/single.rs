@@ -4,7 +4,7 @@ use super::{Matrices, MatrixProduct};
 use crate::native::epilogue::Epilogue;
 use crate::native::microkernel::{Channels, Terms};
 use crate::native::panels::Halves;
-use crate::native::product::{Operand, Product};
+use crate::native::product::{Goal, Operand, Product};
 use openmps_tile::DType;
 
 /// Fewer rows or columns than these leave most of a tile empty.
@@ -33,7 +33,7 @@ pub(super) unsafe fn run(
         return unsafe { run(&product.transposed(), at, [right, left, out], epilogue) };
     }
     // SAFETY: passed on to the caller.
-    unsafe { run_typed(product, [DType::F32; 2], at, [left, right, out], epilogue) };
+    unsafe { run_typed(product, [DType::F32; 2], at, [left, right, out], None, epilogue) };
 }
 
 /// Computes one batch of matrices of float32 and of half precision, which is widened as it is packed; the result is float32.
@@ -45,8 +45,11 @@ pub(super) unsafe fn run_typed(
     types: [DType; 2],
     at: Matrices,
     [left, right, out]: [isize; 3],
+    goal: Option<Goal>,
     epilogue: Option<&Epilogue>,
 ) {
+    let (first, stride) = ((at.out as *mut f32).wrapping_offset(out), product.out[0] as usize);
+    let goal = goal.unwrap_or(Goal::Memory { first, stride, accumulate: product.beta != 0.0 });
     let operand = |dtype: DType, address: usize, offset: isize, strides: [isize; 2]| {
         let first = address.wrapping_add_signed(offset * dtype.size() as isize);
         match dtype {
@@ -62,9 +65,7 @@ pub(super) unsafe fn run_typed(
         left: operand(types[0], at.left, left, product.left),
         right: operand(types[1], at.right, right, product.right),
         factor: product.alpha as f32,
-        out: (at.out as *mut f32).wrapping_offset(out),
-        out_stride: product.out[0] as usize,
-        accumulate: product.beta != 0.0,
+        goal,
         epilogue,
         channels: Channels::Columns(0),
         index: out as usize,

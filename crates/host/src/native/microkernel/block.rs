@@ -1,5 +1,6 @@
 //! What a call of the micro-kernel is told.
 
+use crate::level::bfloats_at_once;
 use crate::native::epilogue::Epilogue;
 
 /// One call of the micro-kernel: a tile, or several side by side.
@@ -62,11 +63,11 @@ pub(crate) enum Terms {
 }
 
 impl Terms {
-    /// How many numbers of 32 bits so many terms are; none where one would be left over.
+    /// How many numbers of 32 bits so many terms are; none where the CPU multiplies more of them at once.
     pub(crate) fn numbers(self, terms: usize) -> Option<usize> {
         match self {
             Terms::Singles => Some(terms),
-            Terms::BfloatPairs => terms.is_multiple_of(2).then_some(terms / 2),
+            Terms::BfloatPairs => terms.is_multiple_of(bfloats_at_once()?).then_some(terms / 2),
         }
     }
 }
@@ -74,7 +75,7 @@ impl Terms {
 /// Where the numbers of a panel are.
 #[derive(Clone, Copy)]
 pub(crate) enum LeftAt {
-    /// `depth` groups of [`Kernels::rows`] numbers.
+    /// As [`super::Kernels::order`] says, [`super::Kernels::rows`] numbers for each term.
     Packed,
     /// Each row's one after the other, the rows so many numbers apart. The right matrix's rows are found by a stride.
     Rows(usize),

@@ -6,7 +6,7 @@ use super::pairs;
 use crate::native::epilogue::{Epilogue, Single};
 use crate::native::lanes::{Arithmetic, Lanes};
 
-/// Rows of a tile at most, at any level.
+/// Rows of a tile of vectors at most, at any level.
 pub const MOST_ROWS: usize = 8;
 /// Columns of a tile at most, at any level.
 pub const MOST_COLUMNS: usize = 32;
@@ -237,14 +237,14 @@ unsafe fn finish_one<V: Arithmetic>(call: &Block, epilogue: &Epilogue, i: usize,
     }
 }
 
-/// Stores, or adds, the first rows and columns of a spare tile to the result.
+/// Stores, or adds, the first rows and columns of a spare tile, whose rows are [`MOST_COLUMNS`] apart, to the result.
 #[inline(always)]
-pub unsafe fn add_part<V: Lanes>(call: &Block, spare: &Spare, [rows, columns]: [usize; 2]) {
+pub unsafe fn add_part<V: Lanes>(call: &Block, spare: *const f32, [rows, columns]: [usize; 2]) {
     let whole = columns / V::N * V::N;
     for i in 0..rows {
         // SAFETY: the caller vouches for `columns` elements in each of the rows, and no tile is larger than a spare one.
         unsafe {
-            let (from, out) = (spare.0.as_ptr().add(i * MOST_COLUMNS), call.out.add(i * call.out_stride));
+            let (from, out) = (spare.add(i * MOST_COLUMNS), call.out.add(i * call.out_stride));
             for j in (0..whole).step_by(V::N) {
                 let sum = V::load(from.add(j));
                 let sum = if call.accumulate { sum.add(V::load(out.add(j))) } else { sum };

@@ -2,13 +2,10 @@
 
 use crate::native::Shared;
 use crate::native::lanes::{Lanes, at_level};
-use crate::native::microkernel::kernels;
+use crate::native::microkernel::{CHUNK, Kernels, kernels};
+use crate::native::pairs;
 use crate::native::panels::{Halves, Panels, pack_right};
 use crate::threads::parallel_for;
-
-/// Terms of a sum in one go: a panel of so many is 9 KiB, with AVX-512 12, and fits the first-level cache of every CPU here; every pass over the result
-/// that is saved is worth more than a group in that cache.
-const DEPTH: usize = 384;
 
 /// An operand: its first element and its strides (from row to row, from column to column), the same of half precision, or what [`pack_left`] or
 /// [`pack_right_whole`] made of it.
@@ -16,6 +13,8 @@ const DEPTH: usize = 384;
 pub(crate) enum Operand<'a> {
     Strided(*const f32, [isize; 2]),
     Halves(Halves),
+    /// Pairs of bfloat16 that are woven as they are packed.
+    Pairs(pairs::Halves),
     Packed(&'a [f32]),
 }
 
@@ -42,6 +41,7 @@ impl Operand<'_> {
                     panels.pack(which, left, (*by_row, *by_column), terms, factor, to);
                 }
                 Operand::Halves(halves) => panels.pack_halves(which, halves, (from, terms), factor, to),
+                Operand::Pairs(halves) => halves.pack_panels((panels, which), (from, terms), to),
                 Operand::Packed(_) => unreachable!("it is packed"),
             }
         }
@@ -66,13 +66,14 @@ impl Operand<'_> {
                     pack_right(from, (*by_row, *by_column), size, groups, to);
                 }
                 Operand::Halves(halves) => halves.pack((row, column), size, groups, to),
+                Operand::Pairs(halves) => halves.pack_groups((row, column), size, groups, to),
                 Operand::Packed(_) => unreachable!("it is packed"),
             }
         }
     }
 }
 
-/// The parts that a sum is cut into: equal ones, since a short last one would cost a whole pass over the result.
+/// The parts that a sum is cut into: about equal ones, since a short last one would cost a whole pass over the result.
 #[derive(Clone, Copy)]
 pub struct Parts {
     depth: usize,
@@ -80,18 +81,18 @@ pub struct Parts {
 }
 
 impl Parts {
-    pub fn new(depth: usize) -> Parts {
-        Parts { depth, count: depth.div_ceil(DEPTH).max(1) }
+    pub fn new(depth: usize, kernels: &Kernels) -> Parts {
+        Parts { depth, count: depth.div_ceil(kernels.depth).max(1) }
     }
 
-    /// The first term of part `i` and their number.
+    /// The first term of part `i` and their number: whole chunks of a panel, but for what the last part has left over.
     pub fn get(self, i: usize) -> (usize, usize) {
-        let start = |i: usize| i * self.depth / self.count;
+        let start = |i: usize| if i < self.count { i * self.depth / self.count / CHUNK * CHUNK } else { self.depth };
         (start(i), start(i + 1) - start(i))
     }
 
     pub fn longest(self) -> usize {
-        self.depth.div_ceil(self.count)
+        (0..self.count).map(|i| self.get(i).1).max().unwrap_or(0)
     }
 }
 
@@ -105,12 +106,18 @@ pub(crate) fn right_len(depth: usize, columns: usize) -> usize {
     columns.next_multiple_of(kernels().width) * depth
 }
 
-/// Packs a left matrix as a whole: part by part, panel by panel.
+/// Packs a left matrix as a whole, for these kernels: part by part, panel by panel.
 ///
 /// # Safety
 /// The matrix's elements are readable.
-pub(crate) unsafe fn pack_left((rows, depth): (usize, usize), left: Operand, factor: f32, packed: &mut [f32]) {
-    let (panels, parts) = (Panels::new(rows), Parts::new(depth));
+pub(crate) unsafe fn pack_left(
+    kernels: &Kernels,
+    (rows, depth): (usize, usize),
+    left: Operand,
+    factor: f32,
+    packed: &mut [f32],
+) {
+    let (panels, parts) = (Panels::of(rows, kernels), Parts::new(depth, kernels));
     let (packed, left) = (Shared::new(packed), &left);
     parallel_for(parts.count * panels.count, panels.height * parts.longest() / 8, |begin, end| {
         let mut task = begin;
@@ -128,12 +135,17 @@ pub(crate) unsafe fn pack_left((rows, depth): (usize, usize), left: Operand, fac
     });
 }
 
-/// Packs a right matrix as a whole: part by part, group by group.
+/// Packs a right matrix as a whole, for these kernels: part by part, group by group.
 ///
 /// # Safety
 /// The matrix's elements are readable.
-pub(crate) unsafe fn pack_right_whole((depth, columns): (usize, usize), right: Operand, packed: &mut [f32]) {
-    let (width, parts) = (kernels().width, Parts::new(depth));
+pub(crate) unsafe fn pack_right_whole(
+    kernels: &Kernels,
+    (depth, columns): (usize, usize),
+    right: Operand,
+    packed: &mut [f32],
+) {
+    let (width, parts) = (kernels.width, Parts::new(depth, kernels));
     let groups = columns.div_ceil(width);
     let (packed, right) = (Shared::new(packed), &right);
     parallel_for(parts.count * groups, width * parts.longest() / 8, |begin, end| {
@@ -160,7 +172,7 @@ pub(crate) fn fill_right(
     packed: &mut [f32],
     rows: impl Fn(usize, &mut dyn FnMut(usize, &[f32])) + Sync,
 ) {
-    let (width, parts) = (kernels().width, Parts::new(depth));
+    let (width, parts) = (kernels().width, Parts::new(depth, kernels()));
     let groups = columns.div_ceil(width);
     assert!(depth.is_multiple_of(at_once) && packed.len() == groups * width * depth);
     // The part of each row, from which its place follows.

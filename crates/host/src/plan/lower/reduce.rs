@@ -1,7 +1,7 @@
 //! Lowers reductions, scans and products of matrices.
 
 use super::{Lowered, Lowering, refuse};
-use crate::level::multiplies_bfloats;
+use crate::level::bfloats_at_once;
 use crate::native::piecewise::Elements;
 use crate::plan::call::{Places, Written};
 use crate::plan::fold::{Axis, Fold, FoldKind, FoldPart, rounds};
@@ -235,7 +235,9 @@ impl Lowering<'_> {
             Scalar::F64 => ProductKind::Double,
             Scalar::I32 => ProductKind::Integer,
             _ => ProductKind::Single(match scalar {
-                Scalar::BF16 if multiplies_bfloats() && depth.is_multiple_of(2) => Elements::BfloatPairs,
+                Scalar::BF16 if bfloats_at_once().is_some_and(|terms| depth.is_multiple_of(terms)) => {
+                    Elements::BfloatPairs
+                }
                 Scalar::BF16 => Elements::Bfloats,
                 Scalar::F16 => Elements::Halves,
                 _ => Elements::Singles,

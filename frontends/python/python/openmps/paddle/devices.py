@@ -33,7 +33,7 @@ class DeviceProperties:
     total_memory: int
     """The device's memory in bytes."""
     vector_level: str
-    """The vector instructions in use, such as ``avx512``."""
+    """The instructions in use, such as ``avx512``, or ``amx`` where they include those of Intel's matrix unit."""
     simd_width: int
     """32-bit lanes that run in step."""
     unified_memory: bool
