@@ -4,9 +4,12 @@
 //! One operand is packed as a whole, by all threads, unless the caller has kept it so; the other one is packed by each task in strips that stay
 //! in the second-level cache while the first goes by.
 
+mod goal;
 mod packing;
+mod strips;
 mod tiles;
 
+pub(crate) use self::goal::{Goal, Part};
 pub(crate) use self::packing::{Operand, fill_right, left_len, pack_left, pack_right_whole, right_len};
 
 use self::tiles::Tiles;
@@ -41,25 +44,6 @@ pub(crate) struct Product<'a> {
     pub channels: Channels,
     /// The index of the result's first element in the whole output, for the epilogue's residual.
     pub index: usize,
-}
-
-/// Where sums go.
-#[derive(Clone, Copy)]
-pub(crate) enum Goal<'a> {
-    /// The first one's place, and from one row to the next; columns are neighbours. They take the place of what is there, or are added to it.
-    Memory { first: *mut f32, stride: usize, accumulate: bool },
-    /// To this function, part by part, each as soon as it is complete and while it is in a near cache.
-    Parts(&'a (dyn Fn(Part) + Sync)),
-}
-
-/// Sums of some rows and columns, each from the first to behind the last.
-#[derive(Clone, Copy)]
-pub(crate) struct Part {
-    pub first: *const f32,
-    /// From one row to the next.
-    pub stride: usize,
-    pub rows: (usize, usize),
-    pub columns: (usize, usize),
 }
 
 // SAFETY: tasks read the operands and write elements of the result that are theirs alone.

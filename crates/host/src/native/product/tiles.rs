@@ -1,9 +1,11 @@
 //! The tiles of a product under way: strips of the operand that is packed on the way, each beside all of the other one.
 
+use super::Product;
+use super::goal::{Goal, Part};
 use super::packing::{Operand, Parts};
-use super::{Goal, Part, Product};
+use super::strips::{Run, Sums, in_place, numbers_of_a_strip};
 use crate::native::lanes::has_eight;
-use crate::native::microkernel::{Block, Kernels, LeftAt, MOST_COLUMNS, Order, RowsAt, SideBySide, Terms, kernels_of};
+use crate::native::microkernel::{Block, Kernels, LeftAt, Order, RowsAt, SideBySide, Terms, kernels_of};
 use crate::native::panels::Panels;
 use crate::native::scratch;
 use crate::native::thin::{self, Thin};
@@ -12,39 +14,6 @@ use crate::native::thin::{self, Thin};
 const MOST_GROUPS: usize = 64;
 /// Terms of the matrix unit's strips: of so many a strip has several groups.
 const DEEPEST: usize = 2048;
-/// Bytes of a right matrix that stays in the first-level cache as it lies.
-const SMALL: usize = 16 << 10;
-/// Panels for which packing takes longer than it saves, as long as a group's rows do not all fall into a few sets of the first-level cache: of a matrix
-/// that the third-level cache keeps twice as many, of one that the second keeps any number.
-const FEW_PANELS: usize = 4;
-/// Strips of a right matrix that the second-level cache keeps, and of one that the third does.
-const STRIPS_OF_SECOND: usize = 2;
-const STRIPS_OF_THIRD: usize = 8;
-/// Bytes of a line of the first-level cache, its sets, and the lines of a set that are for these rows: of eight.
-const LINE: usize = 64;
-const SETS: usize = 64;
-const WAYS: usize = 6;
-
-/// Numbers of a strip, so that it takes less than half of the second-level cache: of that, CPUs with AVX-512 have 1 MB at least, others 512 KB, and
-/// those with a matrix unit 2 MB.
-fn numbers_of_a_strip(kernels: &Kernels) -> usize {
-    match kernels.order {
-        Order::Chunks => 192 << 10,
-        Order::Terms if kernels.width == MOST_COLUMNS => 128 << 10,
-        Order::Terms => 48 << 10,
-    }
-}
-
-/// Places of the first-level cache that lines so many bytes apart fall into.
-fn sets_of_rows(bytes: usize) -> usize {
-    let lines = bytes / LINE;
-    if bytes.is_multiple_of(LINE) && lines > 0 {
-        SETS >> lines.trailing_zeros().min(SETS.trailing_zeros())
-    } else {
-        SETS
-    }
-}
-
 /// A product under way.
 pub(super) struct Tiles<'a> {
     product: &'a Product<'a>,
@@ -54,51 +23,6 @@ pub(super) struct Tiles<'a> {
     /// The columns that are tiles: all of them, but for few behind whole tiles and half ones where the left operand is packed.
     tiled: usize,
     parts: Parts,
-}
-
-/// Groups of a strip side by side, of which the last one may have fewer columns.
-#[derive(Clone, Copy)]
-struct Run {
-    groups: (usize, usize),
-    /// The first number of the first group's first row.
-    first: *const f32,
-    /// From one row to the next, and from one group to the next.
-    stride: usize,
-    step: usize,
-}
-
-impl Run {
-    /// Of no groups.
-    const NONE: Run = Run { groups: (0, 0), first: std::ptr::null(), stride: 0, step: 0 };
-
-    fn at(&self, group: usize) -> *const f32 {
-        self.first.wrapping_add((group - self.groups.0) * self.step)
-    }
-}
-
-/// Where sums are added up: the first one of some row and column.
-#[derive(Clone, Copy)]
-struct Sums {
-    first: *mut f32,
-    /// From one row to the next; columns are neighbours.
-    stride: usize,
-    /// Whether they are added to what is there, from their first part on.
-    accumulate: bool,
-    origin: (usize, usize),
-}
-
-impl Sums {
-    /// The same memory for the sums from this row and column on, unless it is the result's.
-    fn from(self, origin: (usize, usize), goal: Goal) -> Sums {
-        match goal {
-            Goal::Memory { .. } => self,
-            Goal::Parts(_) => Sums { origin, ..self },
-        }
-    }
-
-    fn at(&self, row: usize, column: usize) -> *mut f32 {
-        self.first.wrapping_add((row - self.origin.0) * self.stride + column - self.origin.1)
-    }
 }
 
 impl Tiles<'_> {
@@ -150,7 +74,8 @@ impl Tiles<'_> {
     pub unsafe fn columns(&self, panels: (usize, usize), (first, last): (usize, usize)) {
         let (width, height) = (self.kernels.width, self.panels.height);
         let (most, together) = (self.at_once(width, last - first), self.together());
-        let in_place = self.in_place(panels);
+        let (product, size) = (self.product, (self.product.depth, self.parts));
+        let in_place = in_place(&product.right, self.kernels, size, panels.1 - panels.0);
         let _ready = self.kernels.ready();
         let memory = match self.product.right {
             Operand::Packed(_) => 0,
@@ -222,25 +147,6 @@ impl Tiles<'_> {
                 unsafe { self.left_over(panels, (*part, *terms), left, right, sums) };
             }
         }
-    }
-
-    /// Whether whole groups of columns are best read where they lie: they are read once or a few times, or come from a near cache. Of rows that are a
-    /// multiple of a page apart few stay in the first one. (Images of 7 to 112 pixels' sides take 10 to 25 % less time so, matrices of some megabytes 3 to
-    /// 10 % more.)
-    fn in_place(&self, panels: (usize, usize)) -> bool {
-        let Operand::Strided(_, [by_row, by_column]) = self.product.right else { return false };
-        let bytes = by_row.unsigned_abs() * size_of::<f32>();
-        let (panels, whole) = (panels.1 - panels.0, bytes.saturating_mul(self.product.depth));
-        let once = panels == 1 && !bytes.is_multiple_of(2048);
-        let strip = numbers_of_a_strip(self.kernels) * size_of::<f32>();
-        let (most, sets) = match whole {
-            _ if whole <= STRIPS_OF_SECOND * strip => (usize::MAX, 4),
-            _ if whole <= STRIPS_OF_THIRD * strip => (2 * FEW_PANELS, 4),
-            _ => (FEW_PANELS, 8),
-        };
-        let spread = sets_of_rows(bytes) >= sets || self.parts.longest() <= WAYS * sets_of_rows(bytes);
-        let few = panels <= most && spread;
-        by_column == 1 && by_row >= 0 && (once || few || whole <= SMALL)
     }
 
     /// Where some terms of a strip's groups are: in the packed operand, in place, or in `to`, where this packs them.
