@@ -52,6 +52,8 @@ pub(crate) enum Order {
 
 /// Numbers of a row that follow each other in [`Order::Chunks`].
 pub(crate) const CHUNK: usize = 16;
+/// Rows of a panel in that order.
+pub(crate) const CHUNK_ROWS: usize = 2 * CHUNK;
 
 /// What multiplies.
 enum By {

@@ -2,15 +2,11 @@
 //! are read in place; else two lines are woven into one.
 
 use super::lanes::{Lanes, at_level};
-use super::microkernel::{CHUNK, Order};
-use super::panels::Panels;
-use super::transpose::transpose;
+use super::microkernel::{CHUNK, CHUNK_ROWS, Order};
+use super::panels::{Panels, turn_chunk};
 use super::{Shared, scratch};
 use crate::level::bfloats_at_once;
 use crate::threads::parallel_for;
-
-/// Rows of a panel at most, at any level.
-const MOST_ROWS: usize = 32;
 
 /// An operand: lines of terms, which are rows of the left matrix and columns of the right one.
 #[derive(Clone, Copy)]
@@ -51,24 +47,16 @@ impl Halves {
         scratch::with(self.lines * pairs, |woven: &mut [f32]| {
             let to = Shared::new(woven);
             parallel_for(pairs, self.lines / 8 + 1, |begin, end| {
-                for pair in begin..end {
-                    // SAFETY: these pairs are this task's; the caller vouches for the elements.
-                    unsafe { self.weave(pair, to.part(pair * self.lines, self.lines)) };
+                let (lines, width) = ((0, self.lines), self.lines.max(1));
+                // SAFETY: these pairs are this task's; the caller vouches for the elements.
+                unsafe {
+                    let first = to.part(begin * self.lines, (end - begin) * self.lines).as_mut_ptr();
+                    let woven = Woven { first, by_pair: self.lines, lines, width, by_group: 0 };
+                    self.weave_pairs((begin, end - begin), woven);
                 }
             });
             work(to.at(0).cast_const(), [1, self.lines as isize]);
         });
-    }
-
-    /// One pair of terms of every line; a term that is not there is zero.
-    ///
-    /// # Safety
-    /// The elements are readable; `to` has a number for each line.
-    unsafe fn weave(&self, pair: usize, to: &mut [f32]) {
-        let to =
-            Woven { first: to.as_mut_ptr(), by_pair: 0, lines: (0, to.len()), width: to.len().max(1), by_group: 0 };
-        // SAFETY: passed on to the caller.
-        unsafe { self.weave_pairs((pair, 1), to) };
     }
 
     /// Packs some panels of a left operand, so many pairs from this one on.
@@ -84,7 +72,7 @@ impl Halves {
         for (p, panel) in (first..last).zip(to.chunks_exact_mut((panels.height * pairs).max(1))) {
             let lines = (panels.start(p), panels.start(p + 1) - panels.start(p));
             for (c, chunk) in panel.chunks_mut(panels.height * CHUNK).enumerate() {
-                let mut numbers = [0.0; MOST_ROWS * CHUNK];
+                let mut numbers = [0.0; CHUNK_ROWS * CHUNK];
                 let terms = chunk.len() / panels.height;
                 let woven = match panels.order {
                     Order::Terms => chunk.as_mut_ptr(),
@@ -94,11 +82,8 @@ impl Halves {
                 // SAFETY: the caller's promise; each of these pairs has a row of the panel's height.
                 unsafe { self.weave_pairs((from + c * CHUNK, terms), woven) };
                 if panels.order == Order::Chunks {
-                    let size = size_of::<f32>() as isize;
-                    let to = (chunk.as_mut_ptr() as isize, CHUNK as isize * size);
-                    let from = (numbers.as_ptr() as isize, panels.height as isize * size);
-                    // SAFETY: both are chunks of a panel.
-                    unsafe { transpose(size_of::<f32>(), false, (CHUNK, lines.1), to, from) };
+                    // SAFETY: so many pairs of the panel's height have been woven.
+                    unsafe { turn_chunk(lines.1, numbers.as_ptr(), panels.height as isize, chunk) };
                 }
             }
         }
@@ -128,8 +113,10 @@ impl Halves {
         }
     }
 
+    /// So many pairs of terms from one on, of some lines; a term that is not there is zero.
+    ///
     /// # Safety
-    /// The elements are readable; there is room for so many pairs of the lines.
+    /// The elements are readable; there is room for the pairs.
     unsafe fn weave_pairs(&self, pairs: (usize, usize), to: Woven) {
         let of = *self;
         // SAFETY: the caller's promise; `at_level` calls with instructions that the CPU has.

@@ -97,7 +97,6 @@ impl Panels {
         depth: usize,
         packed: &mut [f32],
     ) {
-        const SIZE: isize = size_of::<f32>() as isize;
         for (p, panel) in (first..last).zip(packed.chunks_exact_mut((self.height * depth).max(1))) {
             let begin = self.start(p);
             let rows = self.start(p + 1) - begin;
@@ -112,9 +111,8 @@ impl Panels {
                     continue;
                 }
                 if by_row == 1 {
-                    let to = (chunk.as_mut_ptr() as isize, CHUNK as isize * SIZE);
-                    // SAFETY: the caller vouches for so many rows of neighbours; the chunk has a line for each number of one.
-                    unsafe { transpose(size_of::<f32>(), false, (CHUNK, rows), to, (from as isize, by_column * SIZE)) };
+                    // SAFETY: the caller vouches for so many columns of neighbours.
+                    unsafe { turn_chunk(rows, from, by_column, chunk) };
                     continue;
                 }
                 for (i, to) in chunk[..rows * CHUNK].iter_mut().enumerate() {
@@ -154,6 +152,17 @@ impl Panels {
             });
         }
     }
+}
+
+/// One chunk of a panel, of columns that lie `by_column` numbers apart and are so many neighbours each.
+///
+/// # Safety
+/// [`CHUNK`] such columns are readable.
+pub(crate) unsafe fn turn_chunk(rows: usize, from: *const f32, by_column: isize, chunk: &mut [f32]) {
+    const SIZE: isize = size_of::<f32>() as isize;
+    let to = (chunk[..rows * CHUNK].as_mut_ptr() as isize, CHUNK as isize * SIZE);
+    // SAFETY: the caller's promise; the chunk has a line for each row.
+    unsafe { transpose(size_of::<f32>(), false, (CHUNK, rows), to, (from as isize, by_column * SIZE)) };
 }
 
 fn scale(packed: &mut [f32], factor: f32) {

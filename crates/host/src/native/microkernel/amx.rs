@@ -3,6 +3,8 @@
 
 use super::block::{Block, LeftAt, RowsAt};
 use super::tile::{MOST_COLUMNS, add_part, finish};
+use super::{CHUNK, CHUNK_ROWS};
+use crate::native::epilogue::Epilogue;
 use crate::native::lanes::Avx512;
 use std::arch::asm;
 use std::cell::Cell;
@@ -10,9 +12,9 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 /// Rows of a register, and pairs of terms of one of its rows.
-const SIDE: usize = 16;
+const SIDE: usize = CHUNK;
 /// Rows of a tile: two registers.
-pub const ROWS: usize = 2 * SIDE;
+pub const ROWS: usize = CHUNK_ROWS;
 /// Columns of a tile: as many.
 pub const COLUMNS: usize = 2 * SIDE;
 
@@ -247,7 +249,7 @@ unsafe fn add_rows(call: &Block, sums: *const f32, size: [usize; 2]) {
 /// # Safety
 /// As [`finish`]; the CPU has AVX-512.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2")]
-unsafe fn finish_rows(call: &Block, epilogue: &crate::native::epilogue::Epilogue, size: [usize; 2]) {
+unsafe fn finish_rows(call: &Block, epilogue: &Epilogue, size: [usize; 2]) {
     // SAFETY: passed on to the caller.
     unsafe { finish::<Avx512>(call, epilogue, size) }
 }

@@ -76,7 +76,7 @@ impl Operand<'_> {
 /// The parts that a sum is cut into: about equal ones, since a short last one would cost a whole pass over the result.
 #[derive(Clone, Copy)]
 pub struct Parts {
-    depth: usize,
+    pub depth: usize,
     pub count: usize,
 }
 

@@ -40,10 +40,10 @@ fn sets_of_rows(bytes: usize) -> usize {
 /// Whether whole groups of columns are best read where they lie: they are read once or a few times, or come from a near cache. Of rows that are a
 /// multiple of a page apart few stay in the first one. (Images of 7 to 112 pixels' sides take 10 to 25 % less time so, matrices of some megabytes 3 to
 /// 10 % more.)
-pub fn in_place(right: &Operand, kernels: &Kernels, (depth, parts): (usize, Parts), panels: usize) -> bool {
+pub fn in_place(right: &Operand, kernels: &Kernels, parts: Parts, panels: usize) -> bool {
     let Operand::Strided(_, [by_row, by_column]) = *right else { return false };
     let bytes = by_row.unsigned_abs() * size_of::<f32>();
-    let whole = bytes.saturating_mul(depth);
+    let whole = bytes.saturating_mul(parts.depth);
     let once = panels == 1 && !bytes.is_multiple_of(2048);
     let strip = numbers_of_a_strip(kernels) * size_of::<f32>();
     let (most, sets) = match whole {

@@ -14,6 +14,7 @@ use crate::native::thin::{self, Thin};
 const MOST_GROUPS: usize = 64;
 /// Terms of the matrix unit's strips: of so many a strip has several groups.
 const DEEPEST: usize = 2048;
+
 /// A product under way.
 pub(super) struct Tiles<'a> {
     product: &'a Product<'a>,
@@ -51,6 +52,11 @@ impl Tiles<'_> {
         }
     }
 
+    /// Whether those are all parts, so that sums are complete before the next rows' or columns' begin.
+    fn completes(&self) -> bool {
+        self.together() == self.parts.count
+    }
+
     /// Panels or groups of `size` lines that are packed at once, of so many.
     fn at_once(&self, size: usize, all: usize) -> usize {
         let depth = self.together() * self.parts.longest().max(1);
@@ -74,20 +80,20 @@ impl Tiles<'_> {
     pub unsafe fn columns(&self, panels: (usize, usize), (first, last): (usize, usize)) {
         let (width, height) = (self.kernels.width, self.panels.height);
         let (most, together) = (self.at_once(width, last - first), self.together());
-        let (product, size) = (self.product, (self.product.depth, self.parts));
-        let in_place = in_place(&product.right, self.kernels, size, panels.1 - panels.0);
+        let in_place = in_place(&self.product.right, self.kernels, self.parts, panels.1 - panels.0);
         let _ready = self.kernels.ready();
         let memory = match self.product.right {
             Operand::Packed(_) => 0,
             _ => most * width * self.parts.longest() * together,
         };
         // Those of a panel, or of all where later parts come back to them.
-        let rows = height * if together == self.parts.count { 1 } else { panels.1 - panels.0 };
+        let rows = height * if self.completes() { 1 } else { panels.1 - panels.0 };
         self.with_sums(rows, most * width, |sums| {
             scratch::with(memory, |packed: &mut [f32]| {
                 for begin in (first..last).step_by(most) {
                     for some in (0..self.parts.count).step_by(together) {
-                        let (groups, parts) = ((begin, last.min(begin + most)), (some, some + together));
+                        let (groups, parts) =
+                            ((begin, last.min(begin + most)), (some, self.parts.count.min(some + together)));
                         // SAFETY: passed on to the caller.
                         unsafe { self.strip_of_columns(panels, (groups, in_place), parts, sums, packed) };
                     }
@@ -110,7 +116,6 @@ impl Tiles<'_> {
     ) {
         let Operand::Packed(left) = self.product.left else { unreachable!("the caller has packed it") };
         let ((begin, end), width, height) = (groups, self.kernels.width, self.panels.height);
-        let last_part = last_part.min(self.parts.count);
         let columns = (begin * width, (end * width).min(self.tiled));
         let strip = |part: usize| {
             let (from, terms) = self.parts.get(part);
@@ -122,10 +127,9 @@ impl Tiles<'_> {
             (part, terms, &left[from * self.panels.count * height..], runs)
         };
         let strips: Vec<_> = (first_part..last_part).map(strip).collect();
-        let alone = last_part - first_part == self.parts.count;
         for panel in panels.0..panels.1 {
             let rows = self.rows_of(panel);
-            let first_row = if alone { rows.0 } else { self.panels.start(panels.0) };
+            let first_row = if self.completes() { rows.0 } else { self.panels.start(panels.0) };
             let sums = sums.from((first_row, columns.0), self.product.goal);
             for (part, terms, left, runs) in &strips {
                 let left = left[panel * terms * height..].as_ptr();
@@ -221,12 +225,13 @@ impl Tiles<'_> {
         let (most, together) = (self.at_once(height, last - first), self.together());
         let _ready = self.kernels.ready();
         // Those of a group, or of all where later parts come back to them.
-        let columns = width * if together == self.parts.count { 1 } else { groups.1 - groups.0 };
+        let columns = width * if self.completes() { 1 } else { groups.1 - groups.0 };
         self.with_sums(most * height, columns, |sums| {
             scratch::with(most * height * self.parts.longest() * together, |packed: &mut [f32]| {
                 for begin in (first..last).step_by(most) {
                     for some in (0..self.parts.count).step_by(together) {
-                        let (panels, parts) = ((begin, last.min(begin + most)), (some, some + together));
+                        let (panels, parts) =
+                            ((begin, last.min(begin + most)), (some, self.parts.count.min(some + together)));
                         // SAFETY: passed on to the caller.
                         unsafe { self.strip_of_rows(panels, groups, parts, sums, packed) };
                     }
@@ -249,7 +254,7 @@ impl Tiles<'_> {
     ) {
         let Operand::Packed(right) = self.product.right else { unreachable!("the caller has packed it") };
         let ((begin, end), width, height) = (panels, self.kernels.width, self.panels.height);
-        let (last_part, product) = (last_part.min(self.parts.count), self.product);
+        let product = self.product;
         let place = |from: usize| (from - self.parts.get(first_part).0) * (end - begin) * height;
         for part in first_part..last_part {
             let (from, terms) = self.parts.get(part);
@@ -259,9 +264,8 @@ impl Tiles<'_> {
         }
         let mut rows = [(0, 0); MOST_GROUPS];
         rows.iter_mut().zip(begin..end).for_each(|(rows, panel)| *rows = self.rows_of(panel));
-        let alone = last_part - first_part == self.parts.count;
         for group in groups.0..groups.1 {
-            let first_column = width * if alone { group } else { groups.0 };
+            let first_column = width * if self.completes() { group } else { groups.0 };
             let sums = sums.from((rows[0].0, first_column), product.goal);
             for part in first_part..last_part {
                 let (from, terms) = self.parts.get(part);
