@@ -1,5 +1,5 @@
-//! docs/operators.md begins with the list of operators: this test compares them, and writes the list anew with `UPDATE_DOCUMENTS=1`. The
-//! sections behind it are written by hand and stay.
+//! The table of docs/operators.md is the list of operators: this test compares them, and writes the table anew with `UPDATE_DOCUMENTS=1`.
+//! What stands before and behind it is written by hand and stays.
 
 use openmps_graph::DType;
 use openmps_graph::operators::ENTRIES;
@@ -9,21 +9,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-const HEAD: &str = "\
-# Operators
-
-Every operator of openmps, with the element types that it computes in. Each is tested on every device, for each of its types, on dense,
-strided and offset tensors, odd and empty shapes and special values, against a float64 reference (`crates/graph/tests/every_device.rs`).
-Half types are computed in float32 and rounded once, but for sums by index on GPUs, and of `index_put` and the gradient of
-`x[index]` everywhere, which are rounded at each addition; an AMD CPU with AVX-512 BF16 takes subnormal numbers of bfloat16 as zero in products.
-
-Which of Paddle's kernels device `mps` has not, and why: [paddle-kernels.md](paddle-kernels.md).
-
-This table is made from the list of operators: `UPDATE_DOCUMENTS=1 cargo test --release -p openmps-graph --test document`.
-
-| operator | what it is | element types |
-|---|---|---|
-";
+/// The table's first two lines; what stands before them is prose, which stays.
+const HEAD: &str = "| operator | what it is | element types |\n|---|---|---|\n";
 
 /// A list of types in a reader's words.
 fn types(dtypes: &[DType]) -> String {
@@ -35,7 +22,7 @@ fn types(dtypes: &[DType]) -> String {
     }
 }
 
-fn document() -> String {
+fn table() -> String {
     let rows =
         Elementwise::all().map(|operator| operator.row()).map(|row| (row.name, (row.summary, types(row.dtypes))));
     let entries = ENTRIES.iter().copied().flatten().map(|entry| (entry.name, (entry.summary, types(entry.dtypes))));
@@ -49,12 +36,13 @@ fn document() -> String {
 #[test]
 fn the_document_is_the_list_of_operators() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operators.md");
-    let before = std::fs::read_to_string(&path).unwrap_or_default();
-    let expected = document() + before.find("\n## ").map_or("", |start| &before[start..]);
+    let before = std::fs::read_to_string(&path).expect("the document can be read");
+    let start = before.find(HEAD).expect("the document has the table's head");
+    let end = before[start..].find("\n\n").map_or(before.len(), |length| start + length + 1);
+    let expected = format!("{}{}{}", &before[..start], table(), &before[end..]);
     if std::env::var_os("UPDATE_DOCUMENTS").is_some() {
-        std::fs::create_dir_all(path.parent().expect("a folder")).expect("the folder can be made");
         std::fs::write(&path, &expected).expect("the file can be written");
+        return;
     }
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == expected, "docs/operators.md is out of date: run this test with UPDATE_DOCUMENTS=1");
+    assert!(before == expected, "docs/operators.md is out of date: run this test with UPDATE_DOCUMENTS=1");
 }
