@@ -6,7 +6,7 @@ use super::operand::{Operand, Register, Target, ViewKind, plain};
 use super::step::Step;
 use crate::vector::chain::chain;
 use crate::vector::pair::{Arithmetic, Pair, Side, pair};
-use crate::vector::reduce;
+use crate::vector::sum_of_pairs;
 
 /// Joins the steps of a body, whose registers are read so often.
 pub(super) fn join(body: &mut Vec<Step>, reads: &[usize]) {
@@ -81,7 +81,7 @@ fn joined(first: &Step, second: &Step) -> Option<Step> {
         Step::SumOfPairs { destination, operands, extents, .. }
             if *inner == Arithmetic::Subtract && *operands == [made; 2] && within == extents =>
         {
-            let (function, destination, operands) = (reduce::sum_of_squares(), *destination, [*x, *y]);
+            let (function, destination, operands) = (sum_of_pairs::sum_of_squares(), *destination, [*x, *y]);
             Some(Step::SumOfPairs { function, destination, operands, extents: *extents })
         }
         _ => None,

@@ -1,11 +1,10 @@
 //! Four operations of float32 in one pass: a pair of them on what another pair makes and two more operands, each rounded on its own. Of the pairs those
 //! of normalizations, of their gradients, and of steps of optimizers.
 
-use super::pair::{
-    Arithmetic, Both, Chunks, MultiplyAdd, MultiplyMultiply, MultiplySubtractFrom, Pair, Side, SubtractMultiply,
-    applied,
-};
-use super::{CHUNK, leveled};
+use super::formula::{Formula, map};
+use super::leveled;
+use super::pair::{Arithmetic, MultiplyAdd, MultiplyMultiply, MultiplySubtractFrom, Pair, Side, SubtractMultiply};
+use crate::native::lanes::Lanes;
 use std::marker::PhantomData;
 
 /// `destination[i] = second(first(operands[0..3])[i], operands[3..5])` for `i` in `0..count`; an operand that repeats is read at its first element
@@ -13,45 +12,41 @@ use std::marker::PhantomData;
 pub type ChainFunction = unsafe fn(destination: *mut u8, operands: [*const u8; 5], repeats: [bool; 5], count: usize);
 
 /// A pair whose first two operands change places.
-pub(super) struct Swapped<P>(PhantomData<P>);
+struct Swapped<P>(PhantomData<P>);
 
-impl<P: Both> Both for Swapped<P> {
+impl<P: Formula<3>> Formula<3> for Swapped<P> {
     #[inline(always)]
-    fn apply(x: f32, y: f32, z: f32) -> f32 {
-        P::apply(y, x, z)
+    unsafe fn of<V: Lanes>([x, y, z]: [V; 3]) -> V {
+        // SAFETY: the caller vouches for the instructions.
+        unsafe { P::of([y, x, z]) }
+    }
+}
+
+/// One pair after the other.
+struct Chained<P, Q>(PhantomData<(P, Q)>);
+
+impl<P: Formula<3>, Q: Formula<3>> Formula<5> for Chained<P, Q> {
+    #[inline(always)]
+    unsafe fn of<V: Lanes>([x, y, z, u, v]: [V; 5]) -> V {
+        // SAFETY: the caller vouches for the instructions.
+        unsafe { Q::of([P::of([x, y, z]), u, v]) }
     }
 }
 
 #[inline(always)]
-unsafe fn map<P: Both, Q: Both>(destination: *mut u8, operands: [*const u8; 5], repeats: [bool; 5], count: usize) {
-    if count == 0 {
-        return;
-    }
-    let [x, y, z, u, v] = operands;
-    // SAFETY: the caller's `count` elements are valid at each address that does not repeat, one at those that do.
-    unsafe {
-        let (mut x, mut y, mut z) =
-            (Chunks::new(x, repeats[0]), Chunks::new(y, repeats[1]), Chunks::new(z, repeats[2]));
-        let (mut u, mut v) = (Chunks::new(u, repeats[3]), Chunks::new(v, repeats[4]));
-        let mut to = destination.cast::<f32>();
-        for _ in 0..count / CHUNK {
-            let first = applied::<P>(x.next(), y.next(), z.next());
-            let results = applied::<Q>(first, u.next(), v.next());
-            to.cast::<[f32; CHUNK]>().write_unaligned(results);
-            to = to.add(CHUNK);
-        }
-        let rest = count % CHUNK;
-        if rest > 0 {
-            let first = applied::<P>(x.rest(rest), y.rest(rest), z.rest(rest));
-            let results = applied::<Q>(first, u.rest(rest), v.rest(rest));
-            results.as_ptr().cast::<u8>().copy_to_nonoverlapping(to.cast(), rest * size_of::<f32>());
-        }
-    }
+unsafe fn map_five<V: Lanes, P: Formula<3>, Q: Formula<3>>(
+    destination: *mut u8,
+    operands: [*const u8; 5],
+    repeats: [bool; 5],
+    count: usize,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe { map::<V, Chained<P, Q>, 5>(destination, operands, repeats, count) }
 }
 
 leveled! {
     fn leveled_map<P, Q>(destination: *mut u8, operands: [*const u8; 5], repeats: [bool; 5], count: usize) -> ChainFunction
-    where { P: Both, Q: Both } = map
+    where { P: Formula<3>, Q: Formula<3> } = map_five by lanes
 }
 
 /// The function for the second pair on what the first one makes, which stands at `place` of it (x, y) beside two more operands. None where there is none.
@@ -65,7 +60,7 @@ pub fn chain(first: Pair, second: Pair, place: Side) -> Option<ChainFunction> {
     }
 }
 
-fn behind<P: Both>(second: Pair, place: Side) -> Option<ChainFunction> {
+fn behind<P: Formula<3>>(second: Pair, place: Side) -> Option<ChainFunction> {
     use Arithmetic::{Add, Multiply, Subtract};
     Some(match (second.first, second.second, second.side, place) {
         (Multiply, Add, ..) => leveled_map::<P, MultiplyAdd>(),

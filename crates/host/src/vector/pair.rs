@@ -1,7 +1,9 @@
 //! Two operations of float32 in one pass: the second on what the first makes and another operand, each rounded on its own.
 
+use super::formula::{Formula, map};
 use super::fused::FusedFunction;
-use super::{CHUNK, leveled};
+use super::leveled;
+use crate::native::lanes::Lanes;
 use openmps_tile::{Binary, Scalar};
 
 /// An operation that may be one of two.
@@ -48,105 +50,27 @@ pub struct Pair {
     pub side: Side,
 }
 
-/// Both operations on elements.
-pub(super) trait Both {
-    fn apply(x: f32, y: f32, z: f32) -> f32;
-}
-
-/// Where an operand's chunks are: one after the other, or the same one again.
-pub(super) struct Chunks {
-    at: *const f32,
-    repeats: bool,
-    /// The first element, 64 times.
-    first: [f32; CHUNK],
-}
-
-impl Chunks {
-    /// # Safety
-    /// There is an element.
-    #[inline(always)]
-    pub unsafe fn new(from: *const u8, repeats: bool) -> Chunks {
-        let at = from.cast::<f32>();
-        // SAFETY: the caller's promise.
-        let first = unsafe { at.read_unaligned() };
-        Chunks { at, repeats, first: [first; CHUNK] }
-    }
-
-    /// The next chunk.
-    ///
-    /// # Safety
-    /// There are 64 more elements.
-    #[inline(always)]
-    pub unsafe fn next(&mut self) -> [f32; CHUNK] {
-        if self.repeats {
-            return self.first;
-        }
-        // SAFETY: the caller's promise.
-        let chunk = unsafe { self.at.cast::<[f32; CHUNK]>().read_unaligned() };
-        self.at = self.at.wrapping_add(CHUNK);
-        chunk
-    }
-
-    /// The last elements, and the first one behind them.
-    ///
-    /// # Safety
-    /// There are so many more elements, fewer than 64.
-    #[inline(always)]
-    pub unsafe fn rest(&self, count: usize) -> [f32; CHUNK] {
-        let mut chunk = self.first;
-        if !self.repeats {
-            // SAFETY: the caller's promise.
-            unsafe { self.at.cast::<u8>().copy_to_nonoverlapping(chunk.as_mut_ptr().cast(), count * size_of::<f32>()) };
-        }
-        chunk
-    }
-}
-
 #[inline(always)]
-unsafe fn map<P: Both>(destination: *mut u8, operands: [*const u8; 3], repeats: [bool; 3], count: usize) {
-    if count == 0 {
-        return;
-    }
-    let [x, y, z] = operands;
-    // SAFETY: the caller's `count` elements are valid at each address that does not repeat, one at those that do.
-    unsafe {
-        let (mut x, mut y, mut z) =
-            (Chunks::new(x, repeats[0]), Chunks::new(y, repeats[1]), Chunks::new(z, repeats[2]));
-        let mut to = destination.cast::<f32>();
-        for _ in 0..count / CHUNK {
-            let results = applied::<P>(x.next(), y.next(), z.next());
-            to.cast::<[f32; CHUNK]>().write_unaligned(results);
-            to = to.add(CHUNK);
-        }
-        let rest = count % CHUNK;
-        if rest > 0 {
-            let results = applied::<P>(x.rest(rest), y.rest(rest), z.rest(rest));
-            results.as_ptr().cast::<u8>().copy_to_nonoverlapping(to.cast(), rest * size_of::<f32>());
-        }
-    }
-}
-
-#[inline(always)]
-pub(super) fn applied<P: Both>(x: [f32; CHUNK], y: [f32; CHUNK], z: [f32; CHUNK]) -> [f32; CHUNK] {
-    let mut results = [0.0; CHUNK];
-    for i in 0..CHUNK {
-        results[i] = P::apply(x[i], y[i], z[i]);
-    }
-    results
+unsafe fn map_three<V: Lanes, F: Formula<3>>(to: *mut u8, operands: [*const u8; 3], repeats: [bool; 3], count: usize) {
+    // SAFETY: passed on to the caller.
+    unsafe { map::<V, F, 3>(to, operands, repeats, count) }
 }
 
 leveled! {
-    fn leveled_map<P>(destination: *mut u8, operands: [*const u8; 3], repeats: [bool; 3], count: usize) -> FusedFunction
-    where { P: Both } = map
+    fn leveled_map<F>(destination: *mut u8, operands: [*const u8; 3], repeats: [bool; 3], count: usize) -> FusedFunction
+    where { F: Formula<3> } = map_three by lanes
 }
 
 /// Makes a zero-sized type for each pair and the table from operations to function.
 macro_rules! table {
     ($($name:ident: $first:ident $second:ident $side:pat => |$x:ident, $y:ident, $z:ident| $f:expr;)+) => {
         $(pub(super) struct $name;
-        impl Both for $name {
+        impl Formula<3> for $name {
             #[inline(always)]
-            fn apply($x: f32, $y: f32, $z: f32) -> f32 { $f }
+            unsafe fn of<V: Lanes>([$x, $y, $z]: [V; 3]) -> V {
+                // SAFETY: the caller vouches for the instructions.
+                unsafe { $f }
+            }
         })+
 
         /// The function for `x first y`, and `second` with `z`.
@@ -158,18 +82,18 @@ macro_rules! table {
     };
 }
 table! {
-    AddAdd: Add Add _ => |x, y, z| (x + y) + z;
-    AddSubtract: Add Subtract Side::Left => |x, y, z| (x + y) - z;
-    AddSubtractFrom: Add Subtract Side::Right => |x, y, z| z - (x + y);
-    AddMultiply: Add Multiply _ => |x, y, z| (x + y) * z;
-    SubtractAdd: Subtract Add _ => |x, y, z| (x - y) + z;
-    SubtractSubtract: Subtract Subtract Side::Left => |x, y, z| (x - y) - z;
-    SubtractSubtractFrom: Subtract Subtract Side::Right => |x, y, z| z - (x - y);
-    SubtractMultiply: Subtract Multiply _ => |x, y, z| (x - y) * z;
-    MultiplyAdd: Multiply Add _ => |x, y, z| x * y + z;
-    MultiplySubtract: Multiply Subtract Side::Left => |x, y, z| x * y - z;
-    MultiplySubtractFrom: Multiply Subtract Side::Right => |x, y, z| z - x * y;
-    MultiplyMultiply: Multiply Multiply _ => |x, y, z| (x * y) * z;
+    AddAdd: Add Add _ => |x, y, z| x.add(y).add(z);
+    AddSubtract: Add Subtract Side::Left => |x, y, z| x.add(y).sub(z);
+    AddSubtractFrom: Add Subtract Side::Right => |x, y, z| z.sub(x.add(y));
+    AddMultiply: Add Multiply _ => |x, y, z| x.add(y).mul(z);
+    SubtractAdd: Subtract Add _ => |x, y, z| x.sub(y).add(z);
+    SubtractSubtract: Subtract Subtract Side::Left => |x, y, z| x.sub(y).sub(z);
+    SubtractSubtractFrom: Subtract Subtract Side::Right => |x, y, z| z.sub(x.sub(y));
+    SubtractMultiply: Subtract Multiply _ => |x, y, z| x.sub(y).mul(z);
+    MultiplyAdd: Multiply Add _ => |x, y, z| x.mul(y).add(z);
+    MultiplySubtract: Multiply Subtract Side::Left => |x, y, z| x.mul(y).sub(z);
+    MultiplySubtractFrom: Multiply Subtract Side::Right => |x, y, z| z.sub(x.mul(y));
+    MultiplyMultiply: Multiply Multiply _ => |x, y, z| x.mul(y).mul(z);
 }
 
 #[cfg(test)]

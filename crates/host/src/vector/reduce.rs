@@ -1,7 +1,5 @@
 //! Reductions of a run of elements to one, and what each makes with all those before it.
 
-use super::binary::BinaryFunction;
-use super::pair::Chunks;
 use super::{CHUNK, leveled};
 use crate::level;
 use openmps_tile::{Combine, Scalar};
@@ -17,7 +15,7 @@ trait Fold<T> {
 
 /// Chunks whose lanes are combined before they join those of the chunks before: a sum's error grows with this and with the number of such blocks, not
 /// with their product.
-const BLOCK: usize = 128;
+pub(super) const BLOCK: usize = 128;
 
 #[inline(always)]
 unsafe fn fold<F: Fold<T>, T: Copy>(destination: *mut u8, source: *const u8, count: usize) {
@@ -66,6 +64,12 @@ fn all<F: Fold<T>, T: Copy>(mut lanes: [T; CHUNK]) -> T {
     halve::<F, T, 2>(&mut lanes);
     halve::<F, T, 1>(&mut lanes);
     lanes[0]
+}
+
+/// The sum of a chunk's lanes, as a sum of elements ends.
+#[inline(always)]
+pub(super) fn sum_of_lanes(lanes: [f32; CHUNK]) -> f32 {
+    all::<Sum, f32>(lanes)
 }
 
 /// Combines the first W lanes with the next.
@@ -234,76 +238,6 @@ table! {
     }
 }
 
-/// What of two elements is summed.
-trait Summand {
-    fn of(x: f32, y: f32) -> f32;
-}
-
-impl Summand for Product {
-    #[inline(always)]
-    fn of(x: f32, y: f32) -> f32 {
-        x * y
-    }
-}
-
-struct SquaredDifference;
-impl Summand for SquaredDifference {
-    #[inline(always)]
-    fn of(x: f32, y: f32) -> f32 {
-        (x - y) * (x - y)
-    }
-}
-
-#[inline(always)]
-unsafe fn add_pairs<S: Summand>(
-    destination: *mut u8,
-    x: *const u8,
-    x_repeats: bool,
-    y: *const u8,
-    y_repeats: bool,
-    count: usize,
-) {
-    let mut lanes = [0.0; CHUNK];
-    if count > 0 {
-        // SAFETY: the caller's `count` elements are valid at an address that does not repeat, one at one that does.
-        unsafe {
-            let (mut x, mut y) = (Chunks::new(x, x_repeats), Chunks::new(y, y_repeats));
-            let whole = count / CHUNK;
-            for begin in (0..whole).step_by(BLOCK) {
-                let mut block = [0.0; CHUNK];
-                for _ in begin..whole.min(begin + BLOCK) {
-                    let (xs, ys) = (x.next(), y.next());
-                    for i in 0..CHUNK {
-                        block[i] += S::of(xs[i], ys[i]);
-                    }
-                }
-                lanes = combined::<Sum, f32>(lanes, block);
-            }
-            let (xs, ys) = (x.rest(count % CHUNK), y.rest(count % CHUNK));
-            for i in 0..CHUNK {
-                lanes[i] += if i < count % CHUNK { S::of(xs[i], ys[i]) } else { 0.0 };
-            }
-        }
-    }
-    // SAFETY: the destination is valid for one element.
-    unsafe { destination.cast::<f32>().write_unaligned(all::<Sum, f32>(lanes)) };
-}
-
-leveled! {
-    fn leveled_pairs<S>(destination: *mut u8, x: *const u8, x_repeats: bool, y: *const u8, y_repeats: bool, count: usize) -> BinaryFunction
-    where { S: Summand } = add_pairs
-}
-
-/// The sum of the products of `count` elements of float32, each rounded before it is added; an operand that repeats is read at its first element only.
-pub fn sum_of_products() -> BinaryFunction {
-    leveled_pairs::<Product>()
-}
-
-/// As [`sum_of_products`], of the squares of `x - y`.
-pub fn sum_of_squares() -> BinaryFunction {
-    leveled_pairs::<SquaredDifference>()
-}
-
 /// The identity of a combination as the bits of one element.
 pub fn identity(combine: Combine, scalar: Scalar) -> Option<[u8; 8]> {
     let function = reduce(combine, scalar)?;
@@ -318,30 +252,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_becomes_of_pairs_is_summed_as_if_it_was_a_tile() {
-        let most = 2 * BLOCK * CHUNK + 100;
-        let numbers = |seed: f32| (0..most).map(|i| (i as f32 * seed).sin()).collect::<Vec<_>>();
-        let (x, y) = (numbers(0.3), numbers(0.7));
-        let whole = reduce(Combine::Sum, Scalar::F32).expect("a sum of float32");
-        let square = |x: f32, y: f32| (x - y) * (x - y);
-        let sums: [(BinaryFunction, fn(f32, f32) -> f32); 2] =
-            [(sum_of_products(), |x, y| x * y), (sum_of_squares(), square)];
-        let cases = (0..4).flat_map(|bits| [0, 1, 63, 64, 65, 127, 200, most].map(|count| (bits, count)));
-        for ((repeating, count), (sum, of)) in cases.flat_map(|case| sums.map(|sum| (case, sum))) {
-            let [repeats_x, repeats_y] = [repeating & 1 == 1, repeating & 2 == 2];
-            let summands: Vec<f32> =
-                (0..count).map(|i| of(x[if repeats_x { 0 } else { i }], y[if repeats_y { 0 } else { i }])).collect();
-            let (mut found, mut expected) = (f32::NAN, f32::NAN);
-            // SAFETY: `count` elements of each operand, and one of each result.
-            unsafe {
-                sum((&raw mut found).cast(), x.as_ptr().cast(), repeats_x, y.as_ptr().cast(), repeats_y, count);
-                whole((&raw mut expected).cast(), summands.as_ptr().cast(), count);
-            }
-            assert_eq!(found.to_bits(), expected.to_bits(), "{repeating} {count}");
-        }
-    }
-
-    #[test]
     fn a_long_sum_stays_near_the_true_one() {
         let (count, number) = (1 << 20, 0.1_f32);
         let numbers = vec![number; count];
@@ -352,15 +262,6 @@ mod tests {
         let expected = count as f64 * f64::from(number);
         // Without blocks each lane adds a number 16,384 times to an ever larger sum, and the error is a hundred times this one.
         assert!((f64::from(found) - expected).abs() / expected < 4e-6, "{found} {expected}");
-    }
-
-    #[test]
-    fn what_lies_behind_the_last_product_does_not_count() {
-        let (x, y) = ([1.0_f32, f32::NAN], [f32::INFINITY, 0.0]);
-        let mut found = 0.0_f32;
-        // SAFETY: one element of each operand, and one result.
-        unsafe { sum_of_products()((&raw mut found).cast(), x.as_ptr().cast(), false, y.as_ptr().cast(), false, 1) };
-        assert_eq!(found, f32::INFINITY);
     }
 
     #[test]

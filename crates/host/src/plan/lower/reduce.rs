@@ -10,7 +10,7 @@ use crate::plan::product::ProductKind;
 use crate::plan::step::Step;
 use crate::plan::value::{Filled, Form, Planned, width_of};
 use crate::vector::memory::copy_strided;
-use crate::vector::{binary, reduce};
+use crate::vector::{binary, reduce, sum_of_pairs};
 use openmps_tile::{Cast, Combine, Instruction, Scalar, Value};
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl Lowering<'_> {
             let (destination, width) = (self.slot(), width_of(scalar));
             if let Some(Form::Product(factors)) = self.form_of(source).filter(|_| is_single_sum) {
                 // The product itself is left out where nobody else reads it, and zeros outside of a part.
-                let function = reduce::sum_of_products();
+                let function = sum_of_pairs::sum_of_products();
                 // What has been narrowed already is not widened again to where the factors are.
                 let extents = match self.part_of_both(factors) {
                     Some(part) if extents.is_whole() => part,
