@@ -1,6 +1,6 @@
 //! Copies between any two layouts: dimensions are merged, runs go by `memcpy`, transposes by tiles, large work by threads.
 
-use super::memory::{MAX_RANK, Memory, by_size};
+use super::memory::{MAX_RANK, Memory, by_size, move_bytes};
 use super::non_temporal;
 use super::transpose::transpose;
 use crate::threads;
@@ -48,9 +48,7 @@ pub unsafe fn copy(element: usize, dims: &[usize], to: Memory, from: Memory) {
         && elements * element <= SMALL
     {
         // SAFETY: promised by the caller.
-        return unsafe {
-            std::ptr::copy_nonoverlapping(from.address as *const u8, to.address as *mut u8, elements * element)
-        };
+        return unsafe { move_bytes(from.address as *const u8, to.address as *mut u8, elements * element) };
     }
     if let Some(plan) = CopyPlan::new(element, dims, to, from) {
         // SAFETY: promised by the caller; the plan reaches the same elements.
@@ -206,9 +204,7 @@ unsafe fn run_part(dimensions: &[Dimension], element: usize, non_temporal: bool,
             return walk(outer, to, from, &mut |to, from| unsafe { non_temporal::run(to, from, run) });
         }
         // SAFETY: as above.
-        return walk(outer, to, from, &mut |to, from| unsafe {
-            std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, run)
-        });
+        return walk(outer, to, from, &mut |to, from| unsafe { move_bytes(from as *const u8, to as *mut u8, run) });
     }
     let across = outer.iter().rposition(|d| d.from == bytes && d.size >= 4);
     if let (Some(across), true) = (across, inner.to == bytes && inner.from != 0 && inner.size >= 4) {

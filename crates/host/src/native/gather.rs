@@ -1,6 +1,6 @@
 //! Reading elements and rows by index: gather along an axis, embedding, gather by tuples, one index per element.
 
-use super::memory::{by_size, slice};
+use super::memory::{by_size, move_bytes, slice};
 use crate::{Error, threads};
 
 /// The element type of an index tensor.
@@ -175,7 +175,7 @@ unsafe fn move_rows(row: usize, begin: usize, end: usize, from: impl Fn(usize) -
             });
         } else {
             for i in begin..end {
-                std::ptr::copy_nonoverlapping(from(i) as *const u8, to(i) as *mut u8, row);
+                move_bytes(from(i) as *const u8, to(i) as *mut u8, row);
             }
         }
     }

@@ -32,6 +32,31 @@ pub fn dense_strides(dims: &[usize]) -> [isize; MAX_RANK] {
     strides
 }
 
+/// Copies bytes, which may overlap, as libc does, but piece by piece where its way for many is slow: the string instruction of a Zen 3 copies 2.5 GB a second
+/// instead of 60 where the destination lies up to 31 bytes behind the source, whatever pages both are on. So do numbers that go from a device's pages to an
+/// array of `malloc`'s.
+///
+/// # Safety
+/// So many bytes are readable at one address, and writable at the other.
+#[inline]
+pub unsafe fn move_bytes(from: *const u8, to: *mut u8, bytes: usize) {
+    let behind = (to as usize).wrapping_sub(from as usize) % PAGE;
+    let is_slow = bytes > MOVED && (1..32).contains(&behind);
+    if !is_slow || (to as usize).abs_diff(from as usize) < bytes {
+        // SAFETY: promised by the caller.
+        return unsafe { std::ptr::copy(from, to, bytes) };
+    }
+    for done in (0..bytes).step_by(MOVED) {
+        // SAFETY: promised by the caller; nothing overlaps.
+        unsafe { std::ptr::copy_nonoverlapping(from.add(done), to.add(done), MOVED.min(bytes - done)) };
+    }
+}
+
+const PAGE: usize = 4096;
+
+/// So many bytes are copied by loads and stores everywhere.
+const MOVED: usize = 1024;
+
 /// A dense slice at an address.
 ///
 /// # Safety
@@ -266,3 +291,22 @@ macro_rules! by_size {
 }
 
 pub(crate) use by_size;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_moved_whole_wherever_they_lie() {
+        let places = [0, 1, 16, 31, 32, 4096, 4097, 5000];
+        let cases = places.iter().flat_map(|&from| places.map(|to| (from, to)));
+        for ((from, to), bytes) in cases.flat_map(|case| [0, 1, 1024, 1025, 3000, 4500].map(|bytes| (case, bytes))) {
+            let mut memory: Vec<u8> = (0..10_000_usize).map(|i| (i * 7 + i / 256) as u8).collect();
+            let mut expected = memory.clone();
+            expected.copy_within(from..from + bytes, to);
+            // SAFETY: both ranges lie in the vector.
+            unsafe { move_bytes(memory.as_ptr().add(from), memory.as_mut_ptr().add(to), bytes) };
+            assert!(memory == expected, "{bytes} from {from} to {to}");
+        }
+    }
+}

@@ -5,7 +5,7 @@ mod blocks;
 pub use blocks::{Blocks, add_blocks};
 
 use super::gather::{Along, AxisSplit, Indices};
-use super::memory::{Element, by_size, slice, slice_mut};
+use super::memory::{Element, by_size, move_bytes, slice, slice_mut};
 use crate::{Error, threads};
 
 /// What happens where an index names an element that already has a value.
@@ -112,7 +112,7 @@ pub unsafe fn assign_numbered(out: usize, values: usize, row: usize, step: usize
     for (k, &number) in numbers.iter().enumerate() {
         let (to, from) = (out + number * row, values + k * step);
         // SAFETY: promised by the caller.
-        unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, row) }
+        unsafe { move_bytes(from as *const u8, to as *mut u8, row) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Moving elements: strided copies, repetition, counting, selection. Sizes are 1, 2, 4 or 8 bytes an element.
 
 use super::{CHUNK, leveled};
-use crate::native::memory::by_size;
+use crate::native::memory::{by_size, move_bytes};
 
 /// `destination[i] = condition[i] ? x[i] : y[i]`; an operand that repeats is read at its first element only.
 pub type SelectFunction = unsafe fn(
@@ -114,8 +114,7 @@ pub unsafe fn copy_strided(
             if source == destination.cast_const() {
                 return;
             }
-            std::ptr::copy(source, destination, count * size);
-            return;
+            return move_bytes(source, destination, count * size);
         }
         if source_stride == 0 && destination_stride == size as isize {
             fill(destination, source, size, count);

@@ -3,6 +3,7 @@
 use super::{Access, Buffer};
 use crate::data_type::{Element, bytes_of, bytes_of_mut};
 use crate::error::Result;
+use openmps_host::native::memory::move_bytes;
 
 impl Buffer {
     /// Copies values into rows of equal length that begin at these bytes.
@@ -13,7 +14,7 @@ impl Buffer {
         for (values, offset) in values.chunks_exact(row.max(1)).zip(offsets) {
             let to = (self.shared.address + offset) as *mut u8;
             // SAFETY: the row lies in the buffer, whose memory the guard keeps for this call alone.
-            unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), to, row) };
+            unsafe { move_bytes(values.as_ptr(), to, row) };
         }
         Ok(())
     }
@@ -26,7 +27,7 @@ impl Buffer {
         for (values, offset) in values.chunks_exact_mut(row.max(1)).zip(offsets) {
             let from = (self.shared.address + offset) as *const u8;
             // SAFETY: the row lies in the buffer, which nobody writes while the guard is held.
-            unsafe { std::ptr::copy_nonoverlapping(from, values.as_mut_ptr(), row) };
+            unsafe { move_bytes(from, values.as_mut_ptr(), row) };
         }
         Ok(())
     }

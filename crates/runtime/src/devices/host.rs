@@ -7,6 +7,7 @@ use crate::properties::{Backend, DeviceProperties};
 use crate::sanitizer;
 use openmps_host::Program;
 use openmps_host::level::{Level, level};
+use openmps_host::native::memory::move_bytes;
 use openmps_host::threads;
 
 /// The host's driver; it has no state of its own.
@@ -112,8 +113,8 @@ fn copy(destination: usize, source: usize, bytes: usize) {
     let move_piece = |begin: usize, length: usize| {
         let (to, from) = ((destination + begin) as *mut u8, (source + begin) as *const u8);
         // SAFETY: the queue has checked that both ranges lie in buffers or slices that live through the command;
-        // `copy` allows overlap.
-        unsafe { std::ptr::copy(from, to, length) };
+        // what overlaps is one piece.
+        unsafe { move_bytes(from, to, length) };
     };
     if overlaps {
         move_piece(0, bytes);

@@ -2,7 +2,7 @@
 
 use super::{Lowered, Lowering, refuse};
 use crate::error::Error;
-use crate::native::memory::by_size;
+use crate::native::memory::{by_size, move_bytes};
 use crate::plan::call::{Places, Written, copy_element};
 use crate::plan::fold::Axis;
 use crate::plan::operand::{Extents, Operand, plain};
@@ -16,7 +16,7 @@ impl Lowering<'_> {
         let bytes = self.extents_of(result).len() * self.element_size(result);
         let work = Arc::new(move |places: &Places| {
             // SAFETY: operand and result have as many bytes.
-            unsafe { std::ptr::copy_nonoverlapping(places.reads[0], places.writes[0], bytes) };
+            unsafe { move_bytes(places.reads[0], places.writes[0], bytes) };
             Ok(())
         });
         self.emit_call(name, vec![operand], result, 0.05, work)
@@ -42,7 +42,7 @@ impl Lowering<'_> {
                     match row_bytes {
                         // As an element, which takes less time than a call for so few bytes.
                         1 | 2 | 4 | 8 => copy_element(to, from, row_bytes),
-                        _ => std::ptr::copy_nonoverlapping(from, to, row_bytes),
+                        _ => move_bytes(from, to, row_bytes),
                     }
                 }
             }
@@ -121,7 +121,7 @@ impl Lowering<'_> {
         let work = Arc::new(move |places: &Places| {
             for (side, &from) in places.reads.iter().enumerate() {
                 // SAFETY: each operand has so many bytes, the result twice as many.
-                unsafe { std::ptr::copy_nonoverlapping(from, places.writes[0].add(side * bytes), bytes) };
+                unsafe { move_bytes(from, places.writes[0].add(side * bytes), bytes) };
             }
             Ok(())
         });
