@@ -298,12 +298,14 @@ impl Runs {
         for next in &mut next {
             first += std::mem::replace(next, first);
         }
-        self.in_order.clone_from(&self.runs);
+        // All are overwritten: what they were before does not matter.
+        let more = &self.runs[self.in_order.len().min(self.runs.len())..];
+        self.in_order.extend_from_slice(more);
         for run in &self.runs {
             let next = &mut next[number(run.place)];
             self.in_order[*next] = *run;
             *next += 1;
         }
-        &self.in_order
+        &self.in_order[..self.runs.len()]
     }
 }
