@@ -39,6 +39,8 @@ pub(super) struct Ahead {
     /// Where each register's load or store was before, and how far that was from the one before it.
     before: Vec<(usize, usize)>,
     streams: [Stream; STREAMS],
+    /// Groups of lines that are left of all of them.
+    left: usize,
     turn: usize,
     pace: Pace,
     /// Whether the CPU fetches rows that follow each other.
@@ -75,7 +77,7 @@ impl Ahead {
     pub fn begin(&mut self, registers: usize) {
         self.before.clear();
         self.before.resize(registers, (0, 0));
-        (self.streams, self.turn, self.pace) = Default::default();
+        (self.streams, self.left, self.turn, self.pace) = Default::default();
         self.cpu_goes_on = level::prefetches_across_pages();
     }
 
@@ -107,6 +109,7 @@ impl Ahead {
         let place = self.streams.iter().position(|stream| stream.begin == now).unwrap_or(self.turn);
         self.turn = (place + 1) % STREAMS;
         let groups = bytes.min(LONGEST).div_ceil(GROUP * LINE);
+        self.left = self.left - self.streams[place].left + groups;
         self.streams[place] = Stream { begin, at: begin, left: groups };
         self.pace.expected += groups;
     }
@@ -115,6 +118,12 @@ impl Ahead {
     #[inline(always)]
     pub fn fetch(&mut self) {
         self.pace.steps += 1;
+        if self.left > 0 {
+            self.fetch_some();
+        }
+    }
+
+    fn fetch_some(&mut self) {
         let mut most = self.pace.groups;
         for stream in &mut self.streams {
             let groups = stream.left.min(most);
@@ -127,6 +136,7 @@ impl Ahead {
                 stream.at = stream.at.wrapping_add(GROUP * LINE);
             }
             stream.left -= groups;
+            self.left -= groups;
             most -= groups;
         }
     }
