@@ -7,6 +7,9 @@ use crate::native::epilogue::Epilogue;
 use crate::native::{Shared, scratch};
 use crate::threads::parallel_for;
 
+/// Pixels of the result for each of the input at most: around fewer pixels than that most of what the filters see are zeros.
+const MOST_ZEROS: usize = 4;
+
 /// What a transposed convolution is as a convolution.
 pub(super) struct Adjoint {
     /// With steps of 1, on the input with zeros between its pixels.
@@ -21,7 +24,8 @@ impl Adjoint {
     pub(super) fn of(of: &Convolution) -> Option<Adjoint> {
         let output = of.output();
         let depthwise = of.is_depthwise() && of.filters == of.channels;
-        let steps = of.stride == [1, 1] && output[0] * output[1] >= FEWEST_PIXELS;
+        let [pixels, further] = [output, of.input].map(|[height, width]| height.saturating_mul(width));
+        let steps = of.stride == [1, 1] && pixels >= FEWEST_PIXELS && further <= MOST_ZEROS * pixels;
         if output.contains(&0) || of.channels == 0 || of.filters == 0 || !(depthwise || steps) {
             return None;
         }

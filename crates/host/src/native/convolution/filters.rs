@@ -2,7 +2,7 @@
 
 use super::shape::Convolution;
 use super::winograd::Transformed;
-use super::{columns, direct, gathered, pointwise, rows, winograd};
+use super::{columns, direct, gathered, pointwise, rows, turned, winograd};
 use crate::Error;
 use crate::native::aligned::Aligned;
 use crate::native::epilogue::Epilogue;
@@ -35,13 +35,13 @@ impl FilterOrder {
 
     fn of(shape: &Convolution, transformed: Transformed) -> Option<FilterOrder> {
         let is_empty = shape.lens().contains(&0);
-        let suits = || !gathered::suits(shape) && winograd::suits(shape, transformed);
+        let suits = || !gathered::suits(shape) && !turned::suits(shape) && winograd::suits(shape, transformed);
         if !is_empty && suits() { Some(FilterOrder::Winograd) } else { FilterOrder::of_sums(shape) }
     }
 
     /// The same where only sums of products will do.
     pub(super) fn of_sums(shape: &Convolution) -> Option<FilterOrder> {
-        if shape.lens().contains(&0) || rows::suits(shape) || gathered::suits(shape) {
+        if shape.lens().contains(&0) || rows::suits(shape) || gathered::suits(shape) || turned::suits(shape) {
             None
         } else if shape.is_pointwise() {
             pointwise::is_product(shape).then_some(FilterOrder::Product)

@@ -1,6 +1,7 @@
 //! Two-dimensional convolutions of float32 images in NCHW, and their transposes.
 //!
-//! [`forward`] chooses by shape: images of one pixel are rows of a matrix, small images are gathered to one product, 1x1 filters are products in place,
+//! [`forward`] chooses by shape: images of one pixel are rows of a matrix, small images are gathered to one product, of outputs in one column rows and columns
+//! change places, 1x1 filters are products in place,
 //! depthwise ones a stencil, over many channels at once where there are as many, wide 3x3 ones Winograd's algorithm, many filters a product with what
 //! each pixel reads, and everything else the micro-kernel over a padded copy of a band.
 
@@ -20,6 +21,7 @@ mod shape;
 mod side_by_side;
 mod stencil;
 mod transpose;
+mod turned;
 mod weight_gradient;
 mod wide;
 mod window;
@@ -89,6 +91,8 @@ fn computed(
         rows::forward(shape, input, weight, output, epilogue);
     } else if gathered::suits(shape) {
         gathered::run(shape, input, weight, output, epilogue);
+    } else if turned::suits(shape) {
+        turned::forward(shape, input, weight, output, epilogue);
     } else if shape.is_pointwise() {
         pointwise::dots(shape, input, weight, output, epilogue);
     } else {

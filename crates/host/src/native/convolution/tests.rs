@@ -322,6 +322,23 @@ fn small_images() {
     }
 }
 
+/// Outputs of one column: of filters as wide as the image, of images that are a column, with steps, dilation, zeros around and groups.
+#[test]
+fn columns_of_outputs() {
+    for of in [
+        shape(3, 1, [40, 33], 70, [3, 33]),
+        shape(2, 1, [30, 20], 9, [1, 20]),
+        shape(2, 5, [37, 9], 17, [2, 9]),
+        shape(2, 6, [50, 1], 66, [3, 1]),
+        Convolution { stride: [2, 3], dilation: [2, 1], ..shape(2, 7, [61, 11], 12, [4, 10]) },
+        Convolution { padding: [2, 1, 3, 2], ..shape(1, 4, [27, 8], 20, [3, 13]) },
+        Convolution { groups: 3, ..shape(2, 9, [32, 5], 15, [3, 5]) },
+    ] {
+        assert!(turned::suits(&of) && FilterOrder::kept(&of).is_none(), "{of:?}");
+        check(&of, 1.0);
+    }
+}
+
 #[test]
 fn depthwise_sizes() {
     for kernel in [[3, 3], [5, 5], [1, 5], [4, 2], [7, 7]] {
