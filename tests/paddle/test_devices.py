@@ -70,6 +70,21 @@ def test_a_device_is_named_in_every_way():
         paddle.MPSPlace(9)
 
 
+def test_a_device_is_an_object():
+    paddle.set_device("mps")
+    x = paddle.ones([2])
+    for device in (paddle.device("mps"), paddle.device("mps", 0), paddle.device(x.place), paddle.get_default_device()):
+        assert (str(device), device.type, device.index) == ("mps:0", "mps", 0)
+        assert device._to_place() == x.place
+    with paddle.device("cpu"):
+        assert paddle.ones([2]).place.is_cpu_place()
+        with paddle.device("mps:0"):
+            assert paddle.ones([2]).place == x.place
+    assert str(paddle.device("cpu")) == "cpu" and paddle.get_device() == "mps:0"
+    with pytest.raises(ValueError, match="Unsupported device type: abacus"):
+        paddle.device("abacus")
+
+
 def test_the_names_of_torch_mps():
     assert paddle.mps.current_allocated_memory() == paddle.mps.memory_allocated()
     assert paddle.mps.driver_allocated_memory() >= paddle.mps.current_allocated_memory()

@@ -22,6 +22,7 @@ def install(paddle) -> None:
         averages,
         complex,
         creation,
+        devices,
         embedding,
         exchange,
         experts,
@@ -49,6 +50,7 @@ def install(paddle) -> None:
         amp.install(paddle)
         averages.install(paddle)
         complex.install(paddle)
+        devices.install(paddle)
         embedding.install(paddle)
         exchange.install(paddle)
         experts.install(paddle)

@@ -163,3 +163,18 @@ def kernels() -> dict[str, list[str]]:
     for name, data_types in _native().plugin_kernels():
         result.setdefault(name, []).extend(data_types)
     return result
+
+
+def install(paddle) -> None:
+    """``paddle.device("mps:0")``, ``paddle.get_default_device()`` and ``paddle.device(x.place)``: Paddle's list of types for these knows its own only."""
+    device = paddle.device.Device
+    device._SUPPORTED_TYPES = device._SUPPORTED_TYPES | {DEVICE_TYPE}
+    place_of_paddles = device._to_place
+
+    def _to_place(self):
+        return MPSPlace(self.index) if self.type == DEVICE_TYPE else place_of_paddles(self)
+
+    device._to_place = _to_place
+    # A tensor's place is of this class, which lacks what Paddle asks the places of plug-ins for.
+    core.Place.get_device_type = core.Place.custom_device_type
+    core.Place.get_device_id = core.Place.custom_device_id
