@@ -49,6 +49,15 @@ def test_some_neighbours_are_different_edges_of_their_node(weighted):
     assert seen == {edge for node in NODES for edge in range(PLACES[node], PLACES[node + 1])}
 
 
+def test_more_weights_than_edges_do_not_matter_but_fewer_do():
+    paddle.set_device("mps")
+    row, places, nodes = paddle.to_tensor([1, 2, 0]), paddle.to_tensor([0, 2, 3, 3]), paddle.to_tensor([0, 1])
+    neighbours, counts = paddle.geometric.weighted_sample_neighbors(row, places, paddle.ones([4]), nodes, 2)
+    assert (neighbours.tolist(), counts.tolist()) == ([1, 2, 0], [2, 1])
+    with pytest.raises(ValueError, match=r"edge_weight is \[2\], expected at least 3 elements"):
+        paddle.geometric.weighted_sample_neighbors(row, places, paddle.ones([2]), nodes, 2)
+
+
 def test_heavy_edges_come_more_often():
     paddle.seed(2)
     row, places = paddle.to_tensor(np.arange(2)), paddle.to_tensor(np.asarray([0, 2]))
