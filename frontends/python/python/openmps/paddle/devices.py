@@ -176,5 +176,5 @@ def install(paddle) -> None:
 
     device._to_place = _to_place
     # A tensor's place is of this class, which lacks what Paddle asks the places of plug-ins for.
-    core.Place.get_device_type = core.Place.custom_device_type
-    core.Place.get_device_id = core.Place.custom_device_id
+    for name, own in (("get_device_type", "custom_device_type"), ("get_device_id", "custom_device_id")):
+        setattr(core.Place, name, getattr(core.Place, own))
