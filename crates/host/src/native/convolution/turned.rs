@@ -2,8 +2,7 @@
 //! are the taps of one output there, and not what a register can hold of several. With rows and columns exchanged the outputs are one row.
 
 use super::shape::Convolution;
-use super::{backward_filter, summed};
-use crate::Error;
+use super::summed;
 use crate::native::epilogue::Epilogue;
 use crate::native::transpose::transpose;
 use crate::native::{Shared, scratch};
@@ -27,23 +26,6 @@ pub(super) fn forward(shape: &Convolution, input: &[f32], weight: &[f32], output
         turn(weight, shape.kernel, filters);
         summed(&exchanged(shape), images, filters, output, epilogue);
     });
-}
-
-/// As [`backward_filter`].
-pub(super) fn weight_gradient(
-    shape: &Convolution,
-    input: &[f32],
-    upstream: &[f32],
-    gradient: &mut [f32],
-) -> Result<(), Error> {
-    scratch::with(input.len() + gradient.len(), |memory: &mut [f32]| {
-        let (images, filters) = memory.split_at_mut(input.len());
-        turn(input, shape.input, images);
-        let of = exchanged(shape);
-        backward_filter(&of, images, upstream, filters)?;
-        turn(filters, of.kernel, gradient);
-        Ok(())
-    })
 }
 
 fn exchanged(shape: &Convolution) -> Convolution {

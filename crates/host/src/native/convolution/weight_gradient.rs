@@ -8,7 +8,6 @@ use super::depthwise_gradient;
 use super::rows;
 use super::shape::Convolution;
 use super::side_by_side::Pixels;
-use super::turned;
 use crate::Error;
 use crate::native::microkernel::{Block, Channels, LeftAt, RowsAt, kernels};
 use crate::native::panels::Panels;
@@ -31,8 +30,6 @@ pub fn backward_filter(of: &Convolution, input: &[f32], upstream: &[f32], gradie
         gradient.fill(0.0);
     } else if rows::suits(of) {
         rows::weight_gradient(of, input, upstream, gradient);
-    } else if turned::suits(of) {
-        turned::weight_gradient(of, input, upstream, gradient)?;
     } else if of.is_depthwise() {
         depthwise_gradient::run(of, input, upstream, gradient);
     } else {
