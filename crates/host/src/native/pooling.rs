@@ -16,7 +16,7 @@ use crate::Error;
 use crate::threads::parallel_for;
 use crate::vector::leveled;
 use element::larger;
-use places::largest;
+use places::{ABREAST, largest};
 use windows::{Regular, divisor};
 
 /// Reduces every plane of `input` (planes, height, width) to `output` (planes, rows.len(), columns.len()). `places` receives, for
@@ -40,6 +40,7 @@ pub fn pool<T: Pooled>(
             "pooling: input and output have {lens:?} elements or windows leave the input"
         )));
     }
+    let ([height, width], [rows, columns]) = along_rows([height, width], [rows, columns]);
     let job = Job {
         kind,
         size: [height, width],
@@ -61,6 +62,17 @@ pub fn pool<T: Pooled>(
         });
     });
     Ok(())
+}
+
+/// A plane that is one column, and its windows, as one row, which lies in memory as it does: neighbours are compared and summed side by side.
+fn along_rows<'a>(
+    [height, width]: [usize; 2],
+    [rows, columns]: [&'a [PoolingWindow]; 2],
+) -> ([usize; 2], [&'a [PoolingWindow]; 2]) {
+    if width == 1 && columns.len() == 1 {
+        return ([1, height], [columns, rows]);
+    }
+    ([height, width], [rows, columns])
 }
 
 /// What the planes of one call share.
@@ -164,8 +176,7 @@ fn reduce_rows<T: Pooled>(kind: PoolingKind, plane: &[T], width: usize, row: &Po
 #[inline(always)]
 fn finish<T: Pooled>(kind: PoolingKind, row: &PoolingWindow, column: &PoolingWindow, line: &[T::Sum]) -> T::Sum {
     if kind == PoolingKind::Max {
-        let all = row.begin < row.end;
-        return if all { line.iter().fold(T::LOWEST, |most, &value| larger::<T>(most, value)) } else { T::LOWEST };
+        return if row.begin < row.end { largest_of::<T>(line) } else { T::LOWEST };
     }
     // Four running sums let long windows (global pooling) overlap their additions, and round less.
     let mut sums = [T::Sum::from(0); 4];
@@ -185,6 +196,20 @@ fn finish<T: Pooled>(kind: PoolingKind, row: &PoolingWindow, column: &PoolingWin
     averaged::<T>(kind, row, column, sum)
 }
 
+/// The largest number, of several that are found side by side where there are many.
+#[inline(always)]
+fn largest_of<T: Pooled>(line: &[T::Sum]) -> T::Sum {
+    let mut most = [T::LOWEST; ABREAST];
+    let chunks = line.chunks_exact(ABREAST);
+    let rest = chunks.remainder().iter();
+    for chunk in chunks {
+        for lane in 0..ABREAST {
+            most[lane] = larger::<T>(most[lane], chunk[lane]);
+        }
+    }
+    most.iter().chain(rest).fold(T::LOWEST, |most, &value| larger::<T>(most, value))
+}
+
 /// What a window's largest element or sum becomes.
 #[inline(always)]
 fn averaged<T: Pooled>(kind: PoolingKind, row: &PoolingWindow, column: &PoolingWindow, sum: T::Sum) -> T::Sum {
@@ -193,4 +218,43 @@ fn averaged<T: Pooled>(kind: PoolingKind, row: &PoolingWindow, column: &PoolingW
     }
     let count = divisor(kind, row, column);
     if count == 0 { T::Sum::from(0) } else { sum / T::count(count) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The largest element of a window, NaN where there is one, and the first place of it.
+    fn largest_of_window(line: &[f32], window: &PoolingWindow) -> (f32, i32) {
+        let mut best = (f32::MIN, -1);
+        for (i, &value) in line.iter().enumerate().take(window.end).skip(window.begin) {
+            if best.1 < 0 || value > best.0 || value.is_nan() && !best.0.is_nan() {
+                best = (value, i as i32);
+            }
+        }
+        best
+    }
+
+    #[test]
+    fn a_column_is_a_row_and_long_windows_have_the_first_of_their_largest() {
+        let numbers = |i: usize| if i % 97 == 31 { f32::NAN } else { (i * 37 % 23) as f32 - 30.0 };
+        for (length, kernel, stride) in [(126, 126, 1), (126, 40, 7), (64, 16, 16), (50, 9, 3), (31, 2, 2), (1, 1, 1)] {
+            let windows = strided_windows(length, (length - kernel) / stride + 1, kernel, stride, [0; 2]);
+            let one = strided_windows(1, 1, 1, 1, [0; 2]);
+            let (planes, outputs) = (3, windows.len());
+            let input: Vec<f32> = (0..planes * length).map(numbers).collect();
+            for (size, rows, columns) in [([length, 1], &windows, &one), ([1, length], &one, &windows)] {
+                let (mut most, mut places) = (vec![0.0; planes * outputs], vec![0; planes * outputs]);
+                let mut alone = most.clone();
+                pool(PoolingKind::Max, planes, size, rows, columns, &input, &mut most, Some(&mut places)).unwrap();
+                pool(PoolingKind::Max, planes, size, rows, columns, &input, &mut alone, None).unwrap();
+                for at in 0..planes * outputs {
+                    let plane = &input[at / outputs * length..][..length];
+                    let (value, place) = largest_of_window(plane, &windows[at % outputs]);
+                    let found = (most[at].to_bits(), alone[at].to_bits(), places[at]);
+                    assert_eq!(found, (value.to_bits(), value.to_bits(), place), "{size:?} {kernel} {stride} {at}");
+                }
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@ use super::element::{Pooled, larger};
 use super::windows::{PoolingWindow, Regular};
 
 /// Elements that are compared side by side.
-const ABREAST: usize = 16;
+pub(super) const ABREAST: usize = 16;
 
 /// The largest element of every window and its index in the plane; of equal ones the first. First down the rows, then along the line of their largest.
 #[inline(always)]
@@ -43,14 +43,31 @@ pub(super) fn largest<T: Pooled>(
                 *out = T::narrow(most);
                 continue;
             }
-            let (mut most, mut place) = (T::LOWEST, -1);
-            for j in column.begin..column.end {
-                take_larger::<T>((line[j], line_places[j]), (&mut most, &mut place));
-            }
+            let (line, from) = (&line[column.begin..column.end], &line_places[column.begin..column.end]);
+            let (most, place) = largest_in::<T>(line, from);
             *out = T::narrow(most);
             places[x] = place;
         }
     }
+}
+
+/// The largest element of one window of a line, and its place.
+#[inline(always)]
+fn largest_in<T: Pooled>(line: &[T::Sum], from: &[i32]) -> (T::Sum, i32) {
+    let (mut most, mut place) = (T::LOWEST, -1);
+    let (mut some, mut places) = ([T::LOWEST; ABREAST], [-1; ABREAST]);
+    for j in abreast(line.len()) {
+        let values = line[j..j + ABREAST].try_into().expect("as many");
+        let at = from[j..j + ABREAST].try_into().expect("as many");
+        take_abreast::<T>(values, at, &mut some, &mut places);
+    }
+    for (value, at) in some.into_iter().zip(places) {
+        take_larger::<T>((value, at), (&mut most, &mut place));
+    }
+    for j in one_by_one(line.len()) {
+        take_larger::<T>((line[j], from[j]), (&mut most, &mut place));
+    }
+    (most, place)
 }
 
 /// [`take_larger`] of elements `by` apart in a line, each for a window of its own. `BY` is that distance, where it is known when this is compiled.
