@@ -65,10 +65,10 @@ pub fn pool<T: Pooled>(
 }
 
 /// A plane that is one column, and its windows, as one row, which lies in memory as it does: neighbours are compared and summed side by side.
-fn along_rows<'a>(
+fn along_rows(
     [height, width]: [usize; 2],
-    [rows, columns]: [&'a [PoolingWindow]; 2],
-) -> ([usize; 2], [&'a [PoolingWindow]; 2]) {
+    [rows, columns]: [&[PoolingWindow]; 2],
+) -> ([usize; 2], [&[PoolingWindow]; 2]) {
     if width == 1 && columns.len() == 1 {
         return ([1, height], [columns, rows]);
     }
