@@ -12,6 +12,7 @@ use crate::vector::fused::FusedFunction;
 use crate::vector::memory::SelectFunction;
 use crate::vector::pair::{Arithmetic, Pair};
 use crate::vector::reduce::ReduceFunction;
+use crate::vector::sum_of_pairs::PairSumFunction;
 use crate::vector::unary::UnaryFunction;
 
 /// Arithmetic on indices, in 64 bits.
@@ -293,7 +294,7 @@ pub(super) enum Step {
     },
     /// The sum of what becomes of each two elements of float32, to one slot: their product, or the square of their difference.
     SumOfPairs {
-        function: BinaryFunction,
+        function: PairSumFunction,
         destination: Slot,
         operands: [Operand; 2],
         extents: Extents,

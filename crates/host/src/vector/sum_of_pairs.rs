@@ -1,10 +1,13 @@
 //! Sums of what becomes of pairs of float32, in one pass: of products, and of squared differences.
 
-use super::binary::BinaryFunction;
 use super::formula::{Formula, Operands};
 use super::reduce::{BLOCK, sum_of_lanes};
 use super::{CHUNK, leveled};
 use crate::native::lanes::Lanes;
+
+/// `destination[0]` is the sum over `i` in `0..count` of what becomes of `operands[0][i]` and `operands[1][i]`; an operand that repeats is read at its first
+/// element only.
+pub type PairSumFunction = unsafe fn(destination: *mut u8, operands: [*const u8; 2], repeats: [bool; 2], count: usize);
 
 /// Registers of a chunk at most: none has fewer lanes than four.
 const MOST_REGISTERS: usize = CHUNK / 4;
@@ -34,19 +37,17 @@ impl Formula<2> for SquaredDifference {
 #[inline(always)]
 unsafe fn add_pairs<V: Lanes, F: Formula<2>>(
     destination: *mut u8,
-    x: *const u8,
-    x_repeats: bool,
-    y: *const u8,
-    y_repeats: bool,
+    operands: [*const u8; 2],
+    repeats: [bool; 2],
     count: usize,
 ) {
     // SAFETY: passed on to the caller; the four instances differ in what is known to repeat only.
     unsafe {
-        match [x_repeats, y_repeats] {
-            [false, false] => add_known_pairs::<V, F>(destination, [x, y], [false, false], count),
-            [true, false] => add_known_pairs::<V, F>(destination, [x, y], [true, false], count),
-            [false, true] => add_known_pairs::<V, F>(destination, [x, y], [false, true], count),
-            [true, true] => add_known_pairs::<V, F>(destination, [x, y], [true, true], count),
+        match repeats {
+            [false, false] => add_known_pairs::<V, F>(destination, operands, [false, false], count),
+            [true, false] => add_known_pairs::<V, F>(destination, operands, [true, false], count),
+            [false, true] => add_known_pairs::<V, F>(destination, operands, [false, true], count),
+            [true, true] => add_known_pairs::<V, F>(destination, operands, [true, true], count),
         }
     }
 }
@@ -94,17 +95,17 @@ unsafe fn add_known_pairs<V: Lanes, F: Formula<2>>(
 }
 
 leveled! {
-    fn leveled_pairs<F>(destination: *mut u8, x: *const u8, x_repeats: bool, y: *const u8, y_repeats: bool, count: usize) -> BinaryFunction
+    fn leveled_pairs<F>(destination: *mut u8, operands: [*const u8; 2], repeats: [bool; 2], count: usize) -> PairSumFunction
     where { F: Formula<2> } = add_pairs by lanes
 }
 
-/// The sum of the products of `count` elements of float32, each rounded before it is added; an operand that repeats is read at its first element only.
-pub fn sum_of_products() -> BinaryFunction {
+/// The sum of the products of float32, each rounded before it is added.
+pub fn sum_of_products() -> PairSumFunction {
     leveled_pairs::<Product>()
 }
 
 /// As [`sum_of_products`], of the squares of `x - y`.
-pub fn sum_of_squares() -> BinaryFunction {
+pub fn sum_of_squares() -> PairSumFunction {
     leveled_pairs::<SquaredDifference>()
 }
 
@@ -121,17 +122,17 @@ mod tests {
         let (x, y) = (numbers(0.3), numbers(0.7));
         let whole = reduce(Combine::Sum, Scalar::F32).expect("a sum of float32");
         let square = |x: f32, y: f32| (x - y) * (x - y);
-        let sums: [(BinaryFunction, fn(f32, f32) -> f32); 2] =
+        let sums: [(PairSumFunction, fn(f32, f32) -> f32); 2] =
             [(sum_of_products(), |x, y| x * y), (sum_of_squares(), square)];
         let cases = (0..4).flat_map(|bits| [0, 1, 63, 64, 65, 127, 200, most].map(|count| (bits, count)));
         for ((repeating, count), (sum, of)) in cases.flat_map(|case| sums.map(|sum| (case, sum))) {
-            let [repeats_x, repeats_y] = [repeating & 1 == 1, repeating & 2 == 2];
+            let repeats = [repeating & 1 == 1, repeating & 2 == 2];
             let summands: Vec<f32> =
-                (0..count).map(|i| of(x[if repeats_x { 0 } else { i }], y[if repeats_y { 0 } else { i }])).collect();
+                (0..count).map(|i| of(x[if repeats[0] { 0 } else { i }], y[if repeats[1] { 0 } else { i }])).collect();
             let (mut found, mut expected) = (f32::NAN, f32::NAN);
             // SAFETY: `count` elements of each operand, and one of each result.
             unsafe {
-                sum((&raw mut found).cast(), x.as_ptr().cast(), repeats_x, y.as_ptr().cast(), repeats_y, count);
+                sum((&raw mut found).cast(), [x.as_ptr().cast(), y.as_ptr().cast()], repeats, count);
                 whole((&raw mut expected).cast(), summands.as_ptr().cast(), count);
             }
             assert_eq!(found.to_bits(), expected.to_bits(), "{repeating} {count}");
@@ -143,7 +144,7 @@ mod tests {
         let (x, y) = ([1.0_f32, f32::NAN], [f32::INFINITY, 0.0]);
         let mut found = 0.0_f32;
         // SAFETY: one element of each operand, and one result.
-        unsafe { sum_of_products()((&raw mut found).cast(), x.as_ptr().cast(), false, y.as_ptr().cast(), false, 1) };
+        unsafe { sum_of_products()((&raw mut found).cast(), [x.as_ptr().cast(), y.as_ptr().cast()], [false; 2], 1) };
         assert_eq!(found, f32::INFINITY);
     }
 }

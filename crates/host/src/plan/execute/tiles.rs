@@ -132,9 +132,9 @@ impl Machine<'_> {
                 }
                 Step::SumOfPairs { function, destination, operands: [x, y], extents } => {
                     let (rows, columns) = self.extents(extents);
-                    let [x, y] = [x, y].map(|operand| self.source(operand, size_of::<f32>()));
-                    let cell = self.cell(*destination);
-                    function(cell, x.address, x.repeats(), y.address, y.repeats(), rows.min(1) * columns);
+                    let sources = [x, y].map(|operand| self.source(operand, size_of::<f32>()));
+                    let (operands, repeats) = (sources.map(|x| x.address), sources.map(|x| x.repeats()));
+                    function(self.cell(*destination), operands, repeats, rows.min(1) * columns);
                 }
                 Step::ReduceAll { .. } | Step::ReduceRows { .. } | Step::ReduceColumns { .. } => self.reduce(step),
                 _ => {}
