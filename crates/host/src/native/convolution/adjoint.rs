@@ -19,7 +19,7 @@ pub(super) struct Adjoint {
 }
 
 impl Adjoint {
-    /// The convolution that gives the transposed one of `of`, where computing it so is the faster way: with steps of 1, or where a filter sees
+    /// The convolution that gives the transposed one of `of`, where computing it so is the faster way: with steps of 1 and few zeros around, or where a filter sees
     /// one channel and the zeros between the pixels cost little.
     pub(super) fn of(of: &Convolution) -> Option<Adjoint> {
         let output = of.output();

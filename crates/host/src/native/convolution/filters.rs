@@ -22,6 +22,11 @@ pub enum FilterOrder {
     Winograd,
 }
 
+/// Whether nothing orders the filters before a kernel reads them, or nothing reads them at all.
+fn lie_as_they_are(shape: &Convolution) -> bool {
+    shape.lens().contains(&0) || rows::suits(shape) || gathered::suits(shape) || turned::suits(shape)
+}
+
 impl FilterOrder {
     /// The order of this convolution whose filters are kept for many calls; none where filters are read as they lie.
     pub fn kept(shape: &Convolution) -> Option<FilterOrder> {
@@ -34,14 +39,13 @@ impl FilterOrder {
     }
 
     fn of(shape: &Convolution, transformed: Transformed) -> Option<FilterOrder> {
-        let is_empty = shape.lens().contains(&0);
-        let suits = || !gathered::suits(shape) && !turned::suits(shape) && winograd::suits(shape, transformed);
-        if !is_empty && suits() { Some(FilterOrder::Winograd) } else { FilterOrder::of_sums(shape) }
+        let is_winograd = !lie_as_they_are(shape) && winograd::suits(shape, transformed);
+        if is_winograd { Some(FilterOrder::Winograd) } else { FilterOrder::of_sums(shape) }
     }
 
     /// The same where only sums of products will do.
     pub(super) fn of_sums(shape: &Convolution) -> Option<FilterOrder> {
-        if shape.lens().contains(&0) || rows::suits(shape) || gathered::suits(shape) || turned::suits(shape) {
+        if lie_as_they_are(shape) {
             None
         } else if shape.is_pointwise() {
             pointwise::is_product(shape).then_some(FilterOrder::Product)

@@ -1,9 +1,8 @@
 //! Two-dimensional convolutions of float32 images in NCHW, and their transposes.
 //!
-//! [`forward`] chooses by shape: images of one pixel are rows of a matrix, small images are gathered to one product, of outputs in one column rows and columns
-//! change places, 1x1 filters are products in place,
-//! depthwise ones a stencil, over many channels at once where there are as many, wide 3x3 ones Winograd's algorithm, many filters a product with what
-//! each pixel reads, and everything else the micro-kernel over a padded copy of a band.
+//! [`forward`] chooses by shape: images of one pixel are rows of a matrix, small images are gathered to one product, of outputs in one column rows and
+//! columns change places, 1x1 filters are products in place, depthwise ones a stencil, over many channels at once where there are as many, wide 3x3
+//! ones Winograd's algorithm, many filters a product with what each pixel reads, and everything else the micro-kernel over a padded copy of a band.
 
 mod across;
 mod adjoint;

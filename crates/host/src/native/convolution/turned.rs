@@ -3,10 +3,10 @@
 
 use super::shape::Convolution;
 use super::summed;
+use crate::native::copy::copy;
 use crate::native::epilogue::Epilogue;
-use crate::native::transpose::transpose;
-use crate::native::{Shared, scratch};
-use crate::threads::parallel_for;
+use crate::native::memory::{Memory, dense_strides};
+use crate::native::scratch;
 
 /// Shorter columns than this are gathered, or as fast as they are.
 const SHORTEST: usize = 16;
@@ -43,16 +43,11 @@ fn exchanged(shape: &Convolution) -> Convolution {
 
 /// Exchanges the rows and columns of each plane.
 fn turn(from: &[f32], [rows, columns]: [usize; 2], to: &mut [f32]) {
-    let (plane, to) = (rows * columns, Shared::new(to));
-    parallel_for(from.len() / plane, plane / 2 + 1, |begin, end| {
-        for (from, number) in from[begin * plane..end * plane].chunks_exact(plane).zip(begin..) {
-            // SAFETY: this task alone writes this plane; both sides hold as many numbers.
-            unsafe {
-                let to = to.part(number * plane, plane).as_mut_ptr() as isize;
-                let of = size_of::<f32>() as isize;
-                let (to, from) = ((to, rows as isize * of), (from.as_ptr() as isize, columns as isize * of));
-                transpose(size_of::<f32>(), false, (rows, columns), to, from);
-            }
-        }
-    });
+    let plane = rows * columns;
+    let dims = [from.len() / plane, columns, rows];
+    let (dense, exchanged) = (dense_strides(&dims), [plane, 1, columns].map(|stride| stride as isize));
+    let to = Memory::new(to.as_mut_ptr() as usize, &dense[..dims.len()]);
+    let from = Memory::new(from.as_ptr() as usize, &exchanged);
+    // SAFETY: both hold the numbers of all planes, each of which the strides reach once; the one is written by nobody else.
+    unsafe { copy(size_of::<f32>(), &dims, to, from) };
 }
