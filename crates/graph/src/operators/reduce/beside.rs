@@ -1,7 +1,7 @@
 //! Rows that are reduced side by side, as their elements lie apart, or as they are too short for one at a time.
 
 use super::Reduction;
-use super::kernel::{self, Pass, SIDE_BY_SIDE};
+use super::kernel::{self, Pass};
 use crate::error::Result;
 use crate::program::{self, Key};
 use crate::queue::Queue;
@@ -13,6 +13,12 @@ const FEWEST: usize = 64;
 
 /// The longest rows of the host device whose elements follow each other, and are taken side by side all the same: what surrounds a row takes some 30 ns.
 const SHORT: usize = 16;
+
+/// Rows of a slice that a program walks side by side at most.
+const WIDEST: usize = 1024;
+
+/// Elements of several such rows that the host device reads in one step, which costs as much as some hundred of them: they are in its first-level cache.
+const TILE: usize = 4096;
 
 /// The most slices of a grid on every GPU.
 const MOST_SLICES: usize = 65_535;
@@ -49,15 +55,25 @@ impl Beside {
         (beside.count >= FEWEST && is_taken).then_some(beside)
     }
 
+    /// Elements of a row, and rows, that a kernel reads at once.
+    fn tile(&self, queue: &Queue) -> [usize; 2] {
+        if queue.is_host() {
+            let width = self.count.next_power_of_two().clamp(FEWEST, WIDEST);
+            [(TILE / width).min(self.length.next_power_of_two()), width]
+        } else {
+            [1, WIDEST]
+        }
+    }
+
     pub fn reduce(self, reduction: Reduction, queue: &Queue, x: usize, out: usize, pass: Pass) -> Result<()> {
-        let operator = reduction.name();
-        let key = Key::Other(operator, vec![pass.input, pass.compute, pass.output], vec![SIDE_BY_SIDE]);
-        let pipeline = program::get(operator, &key, || kernel::side_by_side(reduction, pass))?;
+        let (operator, tile) = (reduction.name(), self.tile(queue));
+        let key = Key::Other(operator, vec![pass.input, pass.compute, pass.output], tile.to_vec());
+        let pipeline = program::get(operator, &key, || kernel::side_by_side(reduction, pass, tile))?;
         let [of_slice, of_row, stride] = self.strides.map(|stride| stride as u64);
         let [count, length, to_slice, to_row] =
             [self.count, self.length, self.to[0], self.to[1]].map(|size| size as u64);
         let arguments = [x as u64, out as u64, count, length, length, of_slice, of_row, stride, to_slice, to_row];
-        let grid = [self.count.div_ceil(SIDE_BY_SIDE), self.slices, 1];
+        let grid = [self.count.div_ceil(tile[1]), self.slices, 1];
         // SAFETY: slices, rows and strides are those of the views, which the frontend keeps alive.
         unsafe { program::launch(queue, operator, &pipeline, grid, &arguments) }
     }

@@ -6,9 +6,6 @@ use crate::rows::{Piece, RowBlock, Rows, convert, tile_width};
 use crate::tiles;
 use openmps_tile::{Binary, Builder, Combine, Compare, DType, Kernel, Scalar, Type, Value};
 
-/// Rows of a slice that a program walks side by side.
-pub(super) const SIDE_BY_SIDE: usize = 1024;
-
 /// Element types of one pass over the rows.
 #[derive(Clone, Copy)]
 pub(super) struct Pass {
@@ -150,11 +147,11 @@ pub(super) fn kernel(reduction: Reduction, source: Source, pass: Pass, order: Or
     b.finish()
 }
 
-/// Many rows side by side, element by element: of each slice of them a program takes [`SIDE_BY_SIDE`].
+/// Many rows side by side: of each slice of them a program takes `width`, `height` elements of each at a time.
 ///
 /// Parameters: the tensor and the output; rows of a slice, their length and what a mean is divided by; the tensor's strides from slice to slice, from row
 /// to row and from one element of a row to the next; the output's from slice to slice and from row to row.
-pub(super) fn side_by_side(reduction: Reduction, pass: Pass) -> Kernel {
+pub(super) fn side_by_side(reduction: Reduction, pass: Pass, [height, width]: [usize; 2]) -> Kernel {
     let mut b = Builder::new(reduction.name());
     let [x, out] =
         [("x", pass.input), ("out", pass.output)].map(|(name, ty)| b.parameter(name, Type::pointer(ty.into())));
@@ -162,29 +159,43 @@ pub(super) fn side_by_side(reduction: Reduction, pass: Pass) -> Kernel {
     let [rows, length, count, of_slice, of_row, stride, to_slice, to_row] =
         ["rows", "length", "count", "slice", "row", "stride", "out_slice", "out_row"]
             .map(|name| b.parameter(name, number.clone()));
-    let (index, mask) = tiles::of_program(&mut b, 0, SIDE_BY_SIDE, rows);
+    let (index, mask) = tiles::of_program(&mut b, 0, width, rows);
     let slice = b.program_id(1);
-    let [x, out] = [(x, of_slice, of_row), (out, to_slice, to_row)].map(|(pointer, by_slice, by_row)| {
+    let [x, out] = [(x, of_slice), (out, to_slice)].map(|(pointer, by_slice)| {
         let offset = b.multiply(slice, by_slice);
-        let pointer = b.add_pointer(pointer, offset);
-        let offset = tiles::scaled(&mut b, index, by_row);
         b.add_pointer(pointer, offset)
     });
-    let initial =
-        b.constant(reduction.identity(pass.compute), &Type::tile(accumulator(reduction, pass), &[SIDE_BY_SIDE]));
-    let [zero, one] = [0, 1].map(|number| b.integer(number, Scalar::I64));
-    let reduced = b.for_loop([zero, length, one], &[initial], |b, at, carried| {
-        let offset = b.multiply(at, stride);
-        let offset = b.splat(offset, &[SIDE_BY_SIDE]);
-        let pointers = b.add_pointer(x, offset);
-        let x = tiles::load(b, pointers, mask);
-        let x = convert(b, x, pass.input, loaded(reduction, pass));
-        let x = prepare(b, reduction, x, false);
+    let by_row = tiles::scaled(&mut b, index, of_row);
+    let identity = reduction.identity(pass.compute);
+    let initial = b.constant(identity, &Type::tile(accumulator(reduction, pass), &[width]));
+    let [zero, step] = [0, height as i64].map(|number| b.integer(number, Scalar::I64));
+    let reduced = b.for_loop([zero, length, step], &[initial], |b, at, carried| {
+        let read = |b: &mut Builder, pointers: Value, inside: Value| {
+            let x = tiles::load(b, pointers, inside);
+            let x = convert(b, x, pass.input, loaded(reduction, pass));
+            prepare(b, reduction, x, false)
+        };
+        let x = if height == 1 {
+            let first = b.multiply(at, stride);
+            let x = b.add_pointer(x, first);
+            let pointers = b.add_pointer(x, by_row);
+            read(b, pointers, mask)
+        } else {
+            let (element, exists) = tiles::block(b, at, height, length);
+            let by_element = tiles::scaled(b, element, stride);
+            let (pointers, inside) = (tiles::crossed(b, x, by_element, by_row), tiles::both(b, exists, mask));
+            let x = read(b, pointers, inside);
+            let other = b.constant_like(identity, x);
+            let x = b.select(inside, x, other);
+            b.reduce(reduction.combine(), x, 0)
+        };
         vec![combined(b, reduction.combine(), carried[0], x)]
     })[0];
     let result = finish(&mut b, reduction, reduced, count);
     let result = to_output(&mut b, result, reduction, pass);
-    b.store(out, result, Some(mask));
+    let offset = tiles::scaled(&mut b, index, to_row);
+    let pointers = b.add_pointer(out, offset);
+    b.store(pointers, result, Some(mask));
     b.finish()
 }
 
