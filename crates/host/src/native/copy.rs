@@ -207,14 +207,20 @@ unsafe fn run_part(dimensions: &[Dimension], element: usize, non_temporal: bool,
         return walk(outer, to, from, &mut |to, from| unsafe { move_bytes(from as *const u8, to as *mut u8, run) });
     }
     let across = outer.iter().rposition(|d| d.from == bytes && d.size >= 4);
-    if let (Some(across), true) = (across, inner.to == bytes && inner.from != 0 && inner.size >= 4) {
+    if let (Some(across), true) = (across, inner.to == bytes && inner.from != 0) {
         let columns = outer[across];
         let mut rest = [Dimension::default(); MAX_RANK];
         rest[..across].copy_from_slice(&outer[..across]);
         rest[across..outer.len() - 1].copy_from_slice(&outer[across + 1..]);
+        let rest = &rest[..outer.len() - 1];
+        let is_dense = columns.to == inner.size as isize * bytes;
         // SAFETY: as above.
-        return walk(&rest[..outer.len() - 1], to, from, &mut |to, from| unsafe {
-            transpose(element, non_temporal, (inner.size, columns.size), (to, columns.to), (from, inner.from))
+        return walk(rest, to, from, &mut |to, from| unsafe {
+            match inner.size {
+                2 if is_dense => by_size!(element, T => interleave::<T, 2>(columns.size, to, (from, inner.from))),
+                3 if is_dense => by_size!(element, T => interleave::<T, 3>(columns.size, to, (from, inner.from))),
+                _ => transpose(element, non_temporal, (inner.size, columns.size), (to, columns.to), (from, inner.from)),
+            }
         });
     }
     // SAFETY: as above.
@@ -244,6 +250,22 @@ fn walk<F: FnMut(isize, isize)>(dimensions: &[Dimension], to: isize, from: isize
 unsafe fn move_one<T>(to: isize, from: isize) {
     // SAFETY: promised by the caller.
     unsafe { (to as *mut T).write_unaligned((from as *const T).read_unaligned()) }
+}
+
+/// Takes an element of each of `N` rows in turn: what a transpose of so few rows is.
+///
+/// # Safety
+/// `count` elements lie at each row's address, and `N` times as many at the destination.
+#[inline(always)]
+unsafe fn interleave<T: Copy, const N: usize>(count: usize, to: isize, (from, distance): (isize, isize)) {
+    let to = to as *mut T;
+    let rows: [*const T; N] = std::array::from_fn(|row| (from + row as isize * distance) as *const T);
+    for i in 0..count {
+        for (place, row) in rows.iter().enumerate() {
+            // SAFETY: promised by the caller.
+            unsafe { to.add(i * N + place).write_unaligned(row.add(i).read_unaligned()) };
+        }
+    }
 }
 
 /// Writes one value `count` times: the first ones by themselves, the others as copies of those, for which the library has the widest vectors.
