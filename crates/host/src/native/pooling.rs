@@ -54,7 +54,7 @@ pub fn pool<T: Pooled>(
     let run = leveled_run::<T>();
     parallel_for(planes, work / 4 + rows.len() * columns.len() * 2 + 20, |from, to| {
         // Taken here: a closure would not be compiled for the level.
-        scratch::with(width + job.regular.range.len(), |memory: &mut [T::Sum]| {
+        scratch::with(width + columns.len(), |memory: &mut [T::Sum]| {
             scratch::with(if job.places.is_some() { width } else { 0 }, |places: &mut [i32]| {
                 // SAFETY: this task alone writes these planes, which are in the input and the outputs.
                 unsafe { run(&job, (from, to), memory, places) };
@@ -95,7 +95,7 @@ leveled! {
     where { T: Pooled } = run
 }
 
-/// Pools planes `from` to `to`, with memory for a line of the input and one of results, and for the places of a line.
+/// Pools planes `from` to `to`, with memory for a line of the input and one of the output, and for the places of a line of the input.
 ///
 /// # Safety
 /// They are planes of the input and the outputs, which nobody else writes.
@@ -108,36 +108,52 @@ unsafe fn run<T: Pooled>(job: &Job<'_, T>, (from, to): (usize, usize), memory: &
         let plane = &input[index * height * width..][..height * width];
         // SAFETY: the caller's promise.
         let out = unsafe { output.part(index * outputs, outputs) };
-        if let Some(places) = places {
-            // SAFETY: as above.
-            let places = unsafe { places.part(index * outputs, outputs) };
-            largest((plane, width), rows, (columns, regular), (out, places), (line, line_places, results));
-            continue;
-        }
-        for (row, out) in rows.iter().zip(out.chunks_exact_mut(columns.len().max(1))) {
-            reduce_rows(kind, plane, width, row, line);
-            regular.reduce::<T>(kind, line, results);
-            for (x, (column, out)) in columns.iter().zip(out).enumerate() {
-                *out = T::narrow(match results.get(x.wrapping_sub(regular.range.start)) {
-                    Some(&result) => averaged::<T>(kind, row, column, result),
-                    None => finish::<T>(kind, row, column, &line[column.begin..column.end]),
-                });
+        for (y, (row, out)) in rows.iter().zip(out.chunks_exact_mut(columns.len().max(1))).enumerate() {
+            if let Some(places) = places {
+                // SAFETY: as above.
+                let places = unsafe { places.part(index * outputs + y * columns.len(), columns.len()) };
+                largest((plane, width), row, (columns, regular), (line, line_places), (results, places));
+            } else {
+                reduce_rows(kind, plane, width, row, line);
+                regular.reduce::<T>(kind, (row, columns), line, results);
+                for x in regular.others(columns.len()) {
+                    let column = &columns[x];
+                    results[x] = finish::<T>(kind, row, column, &line[column.begin..column.end]);
+                }
             }
+            out.iter_mut().zip(&*results).for_each(|(to, &result)| *to = T::narrow(result));
         }
     }
 }
 
 impl Regular {
-    /// Reduces these windows of a line side by side, tap by tap.
+    /// Reduces these windows of a line side by side, tap by tap, to their places among the results.
     #[inline(always)]
-    fn reduce<T: Pooled>(&self, kind: PoolingKind, line: &[T::Sum], results: &mut [T::Sum]) {
+    fn reduce<T: Pooled>(
+        &self,
+        kind: PoolingKind,
+        (row, columns): (&PoolingWindow, &[PoolingWindow]),
+        line: &[T::Sum],
+        results: &mut [T::Sum],
+    ) {
+        let results = &mut results[self.range.clone()];
         for tap in 0..self.length {
-            let line = &line[(self.begin + tap).min(line.len())..];
-            if self.stride == 1 {
-                gather::<T>(kind, tap == 0, line.iter(), results);
-            } else {
-                gather::<T>(kind, tap == 0, line.iter().step_by(self.stride), results);
+            let (line, is_first) = (&line[(self.begin + tap).min(line.len())..], tap == 0);
+            match self.stride {
+                1 => gather::<T>(kind, is_first, line.iter(), results),
+                2 => {
+                    // By pairs, whose first elements are taken side by side; the last window may have half of one.
+                    let (pairs, rest) = line.as_chunks::<2>();
+                    let (paired, last) = results.split_at_mut(pairs.len().min(results.len()));
+                    gather::<T>(kind, is_first, pairs.iter().map(|[value, _]| value), paired);
+                    gather::<T>(kind, is_first, rest.iter(), last);
+                }
+                stride => gather::<T>(kind, is_first, line.iter().step_by(stride), results),
             }
+        }
+        if let (true, Some(column)) = (kind != PoolingKind::Max, columns.get(self.range.start)) {
+            let count = T::count(divisor(kind, row, column).max(1));
+            results.iter_mut().for_each(|sum| *sum = *sum / count);
         }
     }
 }
@@ -193,7 +209,7 @@ fn finish<T: Pooled>(kind: PoolingKind, row: &PoolingWindow, column: &PoolingWin
     sum += b;
     c += d;
     sum += c;
-    averaged::<T>(kind, row, column, sum)
+    sum / T::count(divisor(kind, row, column).max(1))
 }
 
 /// The largest number, of several that are found side by side where there are many.
@@ -208,16 +224,6 @@ fn largest_of<T: Pooled>(line: &[T::Sum]) -> T::Sum {
         }
     }
     most.iter().chain(rest).fold(T::LOWEST, |most, &value| larger::<T>(most, value))
-}
-
-/// What a window's largest element or sum becomes.
-#[inline(always)]
-fn averaged<T: Pooled>(kind: PoolingKind, row: &PoolingWindow, column: &PoolingWindow, sum: T::Sum) -> T::Sum {
-    if kind == PoolingKind::Max {
-        return sum;
-    }
-    let count = divisor(kind, row, column);
-    if count == 0 { T::Sum::from(0) } else { sum / T::count(count) }
 }
 
 #[cfg(test)]

@@ -34,9 +34,9 @@ mod tests {
         assert!(global_average(HALF, x, &mut [0.0; 2]).is_err());
         let average = PoolingKind::Average;
         assert!(pool(average, HALF, [2, 1], &[window; 2], &[window], x, out, None).is_err());
-        assert!(pool_backward(average, HALF, [2, 1], &[], &[], x, None, out).is_err());
+        assert!(pool_backward(average, HALF, [2, 1], &[], &[], x, x, out).is_err());
         let beyond = PoolingWindow { begin: 1, end: 3, size: 2 };
-        assert!(pool_backward(average, 1, [2, 1], &[beyond], &[window], &[0.0], None, &mut [0.0; 2]).is_err());
+        assert!(pool_backward(average, 1, [2, 1], &[beyond], &[window], &[0.0; 2], &[0.0], &mut [0.0; 2]).is_err());
         assert!(PackedMatrix::new(Side::Right, [1 << 32; 2], [0, 0], &[1.0]).is_err());
         assert!(PackedMatrix::new(Side::Left, [1 << 32; 2], [0, 0], &[1.0]).is_err());
     }

@@ -12,7 +12,7 @@ use crate::view::{Shape, View, dense_strides};
 use half::{bf16, f16};
 use openmps_host::native::memory::slice;
 use openmps_host::native::pooling as native;
-use openmps_host::native::pooling::{Pooled, PoolingKind, PoolingWindow};
+use openmps_host::native::pooling::{Pooled, PoolingWindow};
 use openmps_tile::{DType, dtype};
 
 /// The gradient of [`Pooling`]. Inputs: its input, and the gradient of its first output. Of equal largest elements the first one
@@ -99,13 +99,7 @@ impl PoolingGradient {
         let (from, up) = unsafe { (slice::<T>(from.address, x.len()), slice::<T>(up.address, upstream.len())) };
         let (planes, size) = (x.shape[0] * x.shape[1], [x.shape[2], x.shape[3]]);
         let kind = self.of.window_kind();
-        let mut places = None;
-        if kind == PoolingKind::Max {
-            let (mut most, mut found) = (vec![T::default(); up.len()], vec![0; up.len()]);
-            native::pool(kind, planes, size, rows, columns, from, &mut most, Some(&mut found))?;
-            places = Some(found);
-        }
-        write::<T>(out, |to| native::pool_backward(kind, planes, size, rows, columns, up, places.as_deref(), to))
+        write::<T>(out, |to| native::pool_backward(kind, planes, size, rows, columns, from, up, to))
     }
 }
 

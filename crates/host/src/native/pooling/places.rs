@@ -6,48 +6,41 @@ use super::windows::{PoolingWindow, Regular};
 /// Elements that are compared side by side.
 pub(super) const ABREAST: usize = 16;
 
-/// The largest element of every window and its index in the plane; of equal ones the first. First down the rows, then along the line of their largest.
+/// The largest element of each window of a row and its index in the plane; of equal ones the first. First down the rows, then along the line of their
+/// largest, for which there is memory.
 #[inline(always)]
 pub(super) fn largest<T: Pooled>(
     (plane, width): (&[T], usize),
-    rows: &[PoolingWindow],
+    row: &PoolingWindow,
     (columns, regular): (&[PoolingWindow], &Regular),
-    (out, places): (&mut [T], &mut [i32]),
-    (line, line_places, results): (&mut [T::Sum], &mut [i32], &mut [T::Sum]),
+    (line, line_places): (&mut [T::Sum], &mut [i32]),
+    (most, places): (&mut [T::Sum], &mut [i32]),
 ) {
-    let lines = out.chunks_exact_mut(columns.len().max(1)).zip(places.chunks_exact_mut(columns.len().max(1)));
     // As long as the lines of the input, which the compiler then knows.
     let (line, line_places) = (&mut line[..width], &mut line_places[..width]);
-    for (row, (out, places)) in rows.iter().zip(lines) {
-        line.fill(T::LOWEST);
-        line_places.fill(-1);
-        for i in row.begin..row.end {
-            let source = &plane[i * width..][..width];
-            // Planes have fewer elements than an `i32` counts to.
-            let first = (i * width) as i32;
-            for j in abreast(width) {
-                let (mut values, mut at) = ([T::LOWEST; ABREAST], [0; ABREAST]);
-                for lane in 0..ABREAST {
-                    values[lane] = source[j + lane].widen();
-                    at[lane] = first + (j + lane) as i32;
-                }
-                take_abreast::<T>(&values, &at, &mut line[j..j + ABREAST], &mut line_places[j..j + ABREAST]);
+    line.fill(T::LOWEST);
+    line_places.fill(-1);
+    for i in row.begin..row.end {
+        let source = &plane[i * width..][..width];
+        // Planes have fewer elements than an `i32` counts to.
+        let first = (i * width) as i32;
+        for j in abreast(width) {
+            let (mut values, mut at) = ([T::LOWEST; ABREAST], [0; ABREAST]);
+            for lane in 0..ABREAST {
+                values[lane] = source[j + lane].widen();
+                at[lane] = first + (j + lane) as i32;
             }
-            for j in one_by_one(width) {
-                take_larger::<T>((source[j].widen(), first + j as i32), (&mut line[j], &mut line_places[j]));
-            }
+            take_abreast::<T>(&values, &at, &mut line[j..j + ABREAST], &mut line_places[j..j + ABREAST]);
         }
-        regular.largest::<T>((line, line_places), (results, &mut places[regular.range.clone()]));
-        for (x, (column, out)) in columns.iter().zip(out).enumerate() {
-            if let Some(&most) = results.get(x.wrapping_sub(regular.range.start)) {
-                *out = T::narrow(most);
-                continue;
-            }
-            let (line, from) = (&line[column.begin..column.end], &line_places[column.begin..column.end]);
-            let (most, place) = largest_in::<T>(line, from);
-            *out = T::narrow(most);
-            places[x] = place;
+        for j in one_by_one(width) {
+            take_larger::<T>((source[j].widen(), first + j as i32), (&mut line[j], &mut line_places[j]));
         }
+    }
+    let these = regular.range.clone();
+    regular.largest::<T>((line, line_places), (&mut most[these.clone()], &mut places[these]));
+    for x in regular.others(columns.len()) {
+        let inside = columns[x].begin..columns[x].end;
+        (most[x], places[x]) = largest_in::<T>(&line[inside.clone()], &line_places[inside]);
     }
 }
 

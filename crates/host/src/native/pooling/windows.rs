@@ -66,7 +66,7 @@ pub(super) fn divisor(kind: PoolingKind, row: &PoolingWindow, column: &PoolingWi
     }
 }
 
-/// The windows in the middle of an axis that are equally long and equally far apart: all but those at the padding.
+/// The windows in the middle of an axis that are equally long, with padding, too, and equally far apart: all but those at the padding.
 pub(super) struct Regular {
     /// Which windows.
     pub range: std::ops::Range<usize>,
@@ -86,12 +86,19 @@ impl Regular {
         let Some(first) = windows.iter().position(|window| len(window) == length) else { return none };
         let Some(next) = windows.get(first + 1) else { return none };
         let (begin, stride) = (windows[first].begin, next.begin.saturating_sub(windows[first].begin));
-        let is_next =
-            |(k, window): &(usize, &PoolingWindow)| len(window) == length && window.begin == begin + k * stride;
+        let size = windows[first].size;
+        let is_next = |(k, window): &(usize, &PoolingWindow)| {
+            len(window) == length && window.size == size && window.begin == begin + k * stride
+        };
         let count = windows[first..].iter().enumerate().take_while(is_next).count();
         if stride == 0 || !(1..=Regular::LONGEST).contains(&length) {
             return none;
         }
         Regular { range: first..first + count, begin, stride, length }
+    }
+
+    /// All other windows, of so many.
+    pub fn others(&self, count: usize) -> impl Iterator<Item = usize> {
+        (0..self.range.start).chain(self.range.end..count)
     }
 }
