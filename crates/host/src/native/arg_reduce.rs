@@ -10,7 +10,7 @@ const LANES: usize = 32;
 /// For each line the index of its largest (or smallest) element; `write(line, index)` receives the results.
 ///
 /// # Safety
-/// `x` must hold the lines as dense elements of `T`; lines must not be empty.
+/// `x` must hold the lines as dense elements of `T`; lines must not be empty, nor of more than 2^32 elements.
 pub unsafe fn arg_reduce<T: Element>(x: usize, lines: Lines, largest: bool, write: impl Fn(usize, usize) + Sync) {
     if largest {
         // SAFETY: promised by the caller.
@@ -41,22 +41,27 @@ unsafe fn with<T: Element>(
         for block in begin..end {
             let (o, first) = (block / blocks, block % blocks * LANES);
             let width = LANES.min(inner - first);
-            let mut best: [Option<(T, usize)>; LANES] = [None; LANES];
-            for i in 0..size {
-                // SAFETY: the row lies inside the tensor.
-                let row = unsafe { slice::<T>(x + ((o * size + i) * inner + first) * size_of::<T>(), width) };
-                for (best, &value) in best.iter_mut().zip(row) {
-                    let better = best.is_none_or(|(old, _)| beats(value, old));
-                    if better && !value.is_nan() {
-                        *best = Some((value, i));
-                    }
-                }
+            // SAFETY: the row lies inside the tensor.
+            let row = |i: usize| unsafe { slice::<T>(x + ((o * size + i) * inner + first) * size_of::<T>(), width) };
+            let (mut best, mut at) = ([row(0)[0]; LANES], [0u32; LANES]);
+            best[..width].copy_from_slice(row(0));
+            for i in 1..size {
+                take_better(&mut best[..width], &mut at[..width], (row(i), i as u32), beats);
             }
-            for (column, best) in best[..width].iter().enumerate() {
-                write(o * inner + first + column, best.map_or(0, |(_, index)| index));
+            for (column, &index) in at[..width].iter().enumerate() {
+                write(o * inner + first + column, index as usize);
             }
         }
     });
+}
+
+/// Takes the values of a row that are better, or the first that are numbers, and where they are: both by selection, so that the loop is vectors'.
+#[inline(always)]
+fn take_better<T: Element>(best: &mut [T], at: &mut [u32], (row, i): (&[T], u32), beats: impl Fn(T, T) -> bool) {
+    for ((best, at), &value) in best.iter_mut().zip(at).zip(row) {
+        let is_better = beats(value, *best) | (best.is_nan() & !value.is_nan());
+        (*best, *at) = if is_better { (value, i) } else { (*best, *at) };
+    }
 }
 
 /// The best value is found lane by lane first, then its first position: both loops vectorise.
