@@ -165,6 +165,9 @@ pub fn packs(product: &MatrixProduct) -> bool {
         && single::takes(product)
 }
 
+/// Multiplications of a product that takes less time than what surrounds a larger one: 0.3 us.
+const TINY: usize = 216;
+
 /// Rows or columns that a thread's part of a product is a multiple of.
 const BLOCK: usize = 48;
 
@@ -182,9 +185,12 @@ unsafe fn float<T: Float>(product: &MatrixProduct, at: Matrices, batches: &[[isi
         return batches.iter().for_each(|&batch| unsafe { single::run(product, at, batch, epilogue) });
     }
     if whole {
-        parallel_for(batches.len(), size / 30 + 200, |from, to| {
+        let is_tiny = size <= TINY;
+        parallel_for(batches.len(), size / 30 + if is_tiny { 20 } else { 200 }, |from, to| {
             // SAFETY: the caller's promise, batch by batch.
-            batches[from..to].iter().for_each(|&batch| unsafe { one::<T>(product, at, batch) });
+            batches[from..to].iter().for_each(|&batch| unsafe {
+                if is_tiny { tiny::<T>(product, at, batch) } else { one::<T>(product, at, batch) }
+            });
         });
     } else {
         // SAFETY: the caller's promise, batch by batch.
@@ -221,6 +227,29 @@ unsafe fn in_parts<T: Float>(product: &MatrixProduct, at: Matrices, [left, right
     });
 }
 
+/// Sum by sum, as those of rotations of points are computed sooner than a library has looked at them.
+///
+/// # Safety
+/// As [`one`].
+unsafe fn tiny<T: Float>(product: &MatrixProduct, at: Matrices, [left, right, out]: [isize; 3]) {
+    let (alpha, beta) = (T::of(product.alpha), T::of(product.beta));
+    for row in 0..product.rows as isize {
+        for column in 0..product.columns as isize {
+            // SAFETY: elements of the three matrices.
+            unsafe {
+                let left = (at.left as *const T).offset(left + row * product.left[0]);
+                let right = (at.right as *const T).offset(right + column * product.right[1]);
+                let out = (at.out as *mut T).offset(out + row * product.out[0] + column * product.out[1]);
+                let mut sum = T::of(0.0);
+                for k in 0..product.depth as isize {
+                    sum = sum + *left.offset(k * product.left[1]) * *right.offset(k * product.right[0]);
+                }
+                *out = if product.beta == 0.0 { alpha * sum } else { alpha * sum + beta * *out };
+            }
+        }
+    }
+}
+
 /// # Safety
 /// As [`matmul`], for one batch of elements of type `T`.
 unsafe fn one<T: Float>(product: &MatrixProduct, at: Matrices, [left, right, out]: [isize; 3]) {
@@ -251,7 +280,7 @@ unsafe fn one<T: Float>(product: &MatrixProduct, at: Matrices, [left, right, out
 }
 
 /// The types that `gemm` multiplies.
-trait Float: Copy + Send + Sync + 'static {
+trait Float: Copy + Send + Sync + std::ops::Add<Output = Self> + std::ops::Mul<Output = Self> + 'static {
     /// Whether this is the type of our own micro-kernel.
     const IS_SINGLE: bool;
     fn of(value: f64) -> Self;
