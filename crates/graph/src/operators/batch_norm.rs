@@ -1,4 +1,6 @@
-//! Batch norm with the batch's own statistics, and its gradient. On the CPU a native kernel, elsewhere a formula of reductions.
+//! Batch norm with the batch's own statistics, and its gradient; and with given ones. On the CPU a native kernel, elsewhere a formula of reductions.
+
+mod given;
 
 use crate::entry::{Case, Entry, Input, Values};
 use crate::error::{Error, Result};
@@ -14,6 +16,8 @@ use crate::reference::Array;
 use crate::view::{Shape, View};
 use openmps_host::native::batch_norm as native;
 use openmps_tile::{DType, dtype};
+
+pub use given::{BatchNormGiven, ENTRY as GIVEN};
 
 /// Each channel brought to mean 0 and variance 1 over everything that is not the channel, times a scale, plus a bias.
 ///

@@ -139,6 +139,7 @@ pub static NORMALISATION: &[&Entry] = &[
     &layer_norm::RMS,
     &batch_norm::ENTRY,
     &batch_norm::GRADIENT,
+    &batch_norm::GIVEN,
     &optimizer::MOMENTUM,
     &optimizer::ADAM,
 ];
@@ -152,6 +153,7 @@ operators! {
     arg_reduce::ArgReduce,
     attention::Attention,
     batch_norm::BatchNorm,
+    batch_norm::BatchNormGiven,
     batch_norm::BatchNormGradient,
     concat::Concat,
     concat::Split,

@@ -1,12 +1,12 @@
 //! Formulas one after the other in one kernel: what lies between them is never stored.
 
 use super::layout::MAX_TENSORS;
-use super::{Call, kernel};
+use super::{Call, Elementwise, Unary, kernel};
 use crate::error::{Error, Result};
 use crate::operator::{Meta, Operator};
 use crate::program::scalar_bits;
 use crate::reference::Array;
-use openmps_tile::{Builder, DType, Scalar, Value};
+use openmps_tile::{Builder, DType, Number, Scalar, Value};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -29,6 +29,19 @@ pub struct Stage {
 }
 
 impl Stage {
+    /// A formula of these operands, with its numbers.
+    pub fn new(operator: Elementwise, operands: &[Operand], numbers: &[f64]) -> Stage {
+        let scalars = numbers.iter().map(|&number| Number::Float(number)).collect();
+        Stage { call: Call { operator, scalars, output: None }, operands: operands.to_vec() }
+    }
+
+    /// The operand in another type.
+    pub fn cast(operand: Operand, dtype: DType) -> Stage {
+        let mut stage = Stage::new(Elementwise::Unary(Unary::Cast), &[operand], &[]);
+        stage.call.output = Some(dtype);
+        stage
+    }
+
     /// What the operands stand for, of the chain's inputs and the results of the formulas before.
     fn read<T: Clone>(&self, inputs: &[T], results: &[T]) -> Vec<T> {
         let of = |operand: &Operand| match *operand {

@@ -3,7 +3,7 @@
 use super::kernel::Signature;
 use super::layout::MAX_TENSORS;
 use super::tiling::Tiling;
-use super::{Activation, Binary, Call, Chain, Elementwise, Operand, Stage, Unary, kernel};
+use super::{Activation, Binary, Chain, Elementwise, Operand, Stage, Unary, kernel};
 use crate::entry::{Case, Entry, Input};
 use crate::error::{Error, Result};
 use crate::operator::{Meta, Operator};
@@ -103,10 +103,7 @@ impl Operator for Fused {
 
 /// `max(x * y, z)` and further formulas of it: an activation, a square root, a comparison's result as a number.
 fn sample() -> Chain {
-    let stage = |operator: Elementwise, operands: &[Operand]| {
-        let scalars = operator.row().sample.iter().map(|&x| openmps_tile::Number::Float(x)).collect();
-        Stage { call: Call { operator, scalars, output: None }, operands: operands.to_vec() }
-    };
+    let stage = |operator: Elementwise, operands: &[Operand]| Stage::new(operator, operands, operator.row().sample);
     let [x, y, z] = [0, 1, 2].map(Operand::Input);
     let s = Operand::Stage;
     Chain::new(vec![

@@ -51,6 +51,10 @@ fn result_statistics_and_gradients() {
         };
         // SAFETY: the vectors have the sizes named.
         unsafe { forward(&sizes, &forward_operands) };
+        let mut again = vec![f32::NAN; x.len()];
+        // SAFETY: as above.
+        unsafe { forward_given(&sizes, &Given(Forward { y: address(&mut again), ..forward_operands })) };
+        assert_eq!(again, y, "of the statistics that were found, {sizes:?}");
         let mut inverse: Vec<f32> = variance.iter().map(|v| 1.0 / (v + 1e-3).sqrt()).collect();
         let operands = Gradient {
             x: x.as_ptr() as usize,
