@@ -8,8 +8,11 @@ use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
 use openmps_graph::View;
+use openmps_graph::operators::batch_norm::BatchNormGradient;
 use openmps_graph::operators::elementwise::{Elementwise, Unary};
+use openmps_graph::operators::expand::Expand;
 use openmps_graph::operators::layer_norm::LayerNorm;
+use openmps_graph::operators::reduce::Reduction;
 use openmps_tile::DType;
 use openmps_tile::dtype::FLOATS;
 
@@ -256,9 +259,33 @@ fn instance_norm_grad(
         }
         return Ok(());
     }
+    // Each image's channels are what a batch's are to batch norm, whose gradients of the weights are then of one image.
     let groups = Groups::new(&x, x.shape[1])?;
-    let rows = [groups.rows()[0], 1];
-    let mean = c.shaped(&c.cast(&saved_mean.view()?, x.dtype)?, &rows)?;
-    let inverse = c.shaped(&c.cast(&saved_inverse.view()?, x.dtype)?, &rows)?;
-    groups.gradient(&c, &x, &upstream, [mean, inverse], scale.as_ref(), [dx, dscale, dbias], dtypes, Channels::First)
+    let [rows, columns] = groups.rows();
+    let whole = [1, rows, columns];
+    let mut inputs = vec![c.shaped(&x, &whole)?, c.shaped(&upstream, &whole)?];
+    for statistic in [&saved_mean, &saved_inverse] {
+        inputs.push(c.shaped(&c.cast(&statistic.view()?, x.dtype)?, &[rows])?);
+    }
+    if let Some(scale) = groups.weight(&c, scale.as_ref(), x.dtype)? {
+        let repeated = c.apply(&Expand { dims: vec![groups.batch as i64, groups.channels as i64, 1] }, &[scale])?;
+        inputs.push(c.shaped(&repeated, &[rows])?);
+    }
+    let operator = BatchNormGradient { axis: 1, scale: scale.is_some() };
+    let value = match &dx {
+        Some(dx) if dtypes[0] == x.dtype => c.shaped(&c.place(dx, x.dtype)?, &whole)?,
+        _ => c.temporary(x.dtype, &whole)?,
+    };
+    let outputs = [value, c.temporary(x.dtype, &[rows])?, c.temporary(x.dtype, &[rows])?];
+    c.launch(&operator, &inputs, &outputs)?;
+    let [value, of_scale, of_bias] = outputs;
+    for (output, of_images) in [(dscale, of_scale), (dbias, of_bias)] {
+        let Some(output) = output else { continue };
+        let of_images = c.shaped(&of_images, &[groups.batch, groups.channels])?;
+        c.store_value(&output, dtypes[1], &c.reduce(Reduction::Sum, &of_images, &[0])?)?;
+    }
+    match dx.filter(|_| dtypes[0] != x.dtype) {
+        Some(dx) => c.store_value(&dx, dtypes[0], &c.shaped(&value, &x.shape)?),
+        None => Ok(()),
+    }
 }

@@ -4,11 +4,15 @@ use crate::error::Result;
 use crate::kernels::compose::Compose;
 use crate::table::Table;
 use crate::{Context, Output, Tensor};
-use openmps_graph::operators::elementwise::{Binary, Elementwise, Unary, run};
-use openmps_graph::operators::{batch_norm::BatchNorm, layer_norm::LayerNorm, softmax::Softmax};
+use openmps_graph::operators::elementwise::{Binary, Chain, Elementwise, Fused, Operand, Stage, Unary, run};
+use openmps_graph::operators::{
+    batch_norm::{BatchNorm, BatchNormGiven},
+    layer_norm::LayerNorm,
+    softmax::Softmax,
+};
 use openmps_graph::{Operator, View};
+use openmps_tile::DType;
 use openmps_tile::dtype::FLOATS;
-use openmps_tile::{DType, Number};
 
 /// Adds this family.
 pub fn register(table: &mut Table) {
@@ -65,14 +69,6 @@ fn layer_norm(
     Ok(operator.run(context.queue(), &inputs, &outputs)?)
 }
 
-/// A tensor of one number a channel, as it broadcasts against x: `[C, 1, 1]` before the other dimensions of NCHW.
-fn per_channel(view: &View, rank: usize, channels_last: bool) -> Result<View> {
-    let after = if channels_last { 0 } else { rank.saturating_sub(2) };
-    let mut dims = vec![view.len()];
-    dims.resize(1 + after, 1);
-    Ok(View::dense(view.address, view.dtype, &dims)?)
-}
-
 /// A temporary of one number a channel.
 fn temporary(context: &Context, dtype: DType, channels: usize) -> Result<(openmps_runtime::Buffer, View)> {
     let buffer = context.queue().allocate((channels * dtype.size()).max(1))?;
@@ -80,39 +76,28 @@ fn temporary(context: &Context, dtype: DType, channels: usize) -> Result<(openmp
     Ok((buffer, view))
 }
 
-/// `y = x * factor[c] + offset[c]` with `factor = scale / sqrt(variance + epsilon)`, `offset = bias - mean * factor`.
+/// x with the statistics that are given.
 fn normalise(
     context: &Context,
     x: &View,
-    [mean, variance, scale, bias]: [&View; 4],
+    [mean, variance]: [View; 2],
+    [scale, bias]: [Option<View>; 2],
     epsilon: f32,
     channels_last: bool,
-    out: &View,
+    out: View,
 ) -> Result<()> {
-    let queue = context.queue();
-    let (_factor_memory, factor) = temporary(context, mean.dtype, mean.len())?;
-    let (_offset_memory, offset) = temporary(context, mean.dtype, mean.len())?;
-    let shift = [Number::Float(1.0), Number::Float(epsilon.into())];
-    run(Elementwise::Unary(Unary::Scale), queue, &[variance], &shift, &factor)?;
-    run(Elementwise::Unary(Unary::Rsqrt), queue, &[&factor], &[], &factor)?;
-    run(Elementwise::Binary(Binary::Multiply), queue, &[&factor, scale], &[], &factor)?;
-    run(Elementwise::Binary(Binary::Multiply), queue, &[&factor, mean], &[], &offset)?;
-    run(Elementwise::Binary(Binary::Subtract), queue, &[bias, &offset], &[], &offset)?;
-    let cast = |view: &View| -> Result<(Option<openmps_runtime::Buffer>, View)> {
-        if x.dtype == view.dtype {
-            return Ok((None, view.clone()));
-        }
-        let memory = queue.allocate(view.len() * x.dtype.size())?;
-        let to = View::dense(memory.address(), x.dtype, &view.shape)?;
-        run(Elementwise::Unary(Unary::Cast), queue, &[view], &[], &to)?;
-        Ok((Some(memory), to))
+    let operator = BatchNormGiven {
+        axis: channel_axis(channels_last),
+        epsilon: epsilon.into(),
+        scale: scale.is_some(),
+        bias: bias.is_some(),
     };
-    let ((_m, factor), (_n, offset)) = (cast(&factor)?, cast(&offset)?);
-    let factor = per_channel(&factor, x.rank(), channels_last)?;
-    let offset = per_channel(&offset, x.rank(), channels_last)?;
-    run(Elementwise::Binary(Binary::Multiply), queue, &[x, &factor], &[], out)?;
-    run(Elementwise::Binary(Binary::Add), queue, &[out, &offset], &[], out)?;
-    Ok(())
+    let inputs: Vec<View> = [x.clone(), mean, variance].into_iter().chain(scale).chain(bias).collect();
+    Ok(operator.run(context.queue(), &inputs, &[out])?)
+}
+
+fn channel_axis(channels_last: bool) -> i64 {
+    if channels_last { -1 } else { 1 }
 }
 
 /// The layout's name ends in C where channels are the last dimension.
@@ -136,9 +121,9 @@ fn batch_norm_infer(
 ) -> Result<()> {
     let (c, x) = (Compose::new(context), x.view()?);
     let out = context.allocate(&y, x.dtype)?;
-    let single = |x: &Tensor, of: &View| c.cast(&x.view()?, of.dtype.compute());
-    let statistics = [&single(&mean, &x)?, &single(&variance, &x)?, &single(&scale, &x)?, &single(&bias, &x)?];
-    normalise(context, &x, statistics, epsilon, is_channels_last(&data_layout), &out)
+    let single = |of: &Tensor| c.cast(&of.view()?, x.dtype.compute());
+    let (statistics, weights) = ([single(&mean)?, single(&variance)?], [Some(single(&scale)?), Some(single(&bias)?)]);
+    normalise(context, &x, statistics, weights, epsilon, is_channels_last(&data_layout), out)
 }
 
 pub(super) fn batch_norm(
@@ -186,14 +171,8 @@ pub(super) fn batch_norm(
         if let Some(output) = &saved_variance {
             save_inverse(&c, output, statistics, &running_variance, epsilon)?;
         }
-        let constant = |value: f64| -> Result<View> {
-            let to = c.temporary(statistics, &[channels])?;
-            c.fill(&to, value)?;
-            Ok(to)
-        };
-        let scale = scale.map_or_else(|| constant(1.0), Ok)?;
-        let bias = bias.map_or_else(|| constant(0.0), Ok)?;
-        return normalise(context, &x, [&running_mean, &running_variance, &scale, &bias], epsilon, channels_last, &out);
+        let statistics = [running_mean, running_variance];
+        return normalise(context, &x, statistics, [scale, bias], epsilon, channels_last, out);
     }
     if x.len() == channels || x.is_empty() {
         return keep(
@@ -208,7 +187,7 @@ pub(super) fn batch_norm(
     let batch_mean = saved_mean.map_or(Ok(unsaved_mean), |output| context.allocate(&output, statistics))?;
     let (_variance_memory, batch_variance) = temporary(context, statistics, channels)?;
     let operator = BatchNorm {
-        axis: if channels_last { -1 } else { 1 },
+        axis: channel_axis(channels_last),
         epsilon: epsilon.into(),
         scale: scale.is_some(),
         bias: bias.is_some(),
@@ -242,15 +221,32 @@ pub(super) fn run_along(
     momentum: f32,
 ) -> Result<()> {
     let Some(output) = output else { return Ok(()) };
-    let share = c.scale(batch, 1.0 - f64::from(momentum), 0.0)?;
-    let kept = c.scale(running, momentum.into(), 0.0)?;
-    c.store(output, dtype, Elementwise::Binary(Binary::Add), &[&kept, &share], &[])
+    let (input, earlier) = (Operand::Input, Operand::Stage);
+    let share = 1.0 - f64::from(momentum);
+    let stages = vec![
+        Stage::new(Elementwise::Unary(Unary::Scale), &[input(0)], &[momentum.into(), 0.0]),
+        Stage::new(Elementwise::Unary(Unary::Scale), &[input(1)], &[share, 0.0]),
+        Stage::new(Elementwise::Binary(Binary::Add), &[earlier(0), earlier(1)], &[]),
+        Stage::cast(earlier(2), dtype),
+    ];
+    store_chain(c, output, dtype, stages, &[running, batch])
 }
 
 /// Paddle saves the inverse deviation under the variance's name.
 fn save_inverse(c: &Compose, output: &Output, dtype: DType, variance: &View, epsilon: f32) -> Result<()> {
-    let shifted = c.scale(variance, 1.0, epsilon.into())?;
-    c.store(output, dtype, Elementwise::Unary(Unary::Rsqrt), &[&shifted], &[])
+    let stages = vec![
+        Stage::new(Elementwise::Unary(Unary::Scale), &[Operand::Input(0)], &[1.0, epsilon.into()]),
+        Stage::new(Elementwise::Unary(Unary::Rsqrt), &[Operand::Stage(0)], &[]),
+        Stage::cast(Operand::Stage(1), dtype),
+    ];
+    store_chain(c, output, dtype, stages, &[variance])
+}
+
+/// What formulas make of the channels' numbers, in one kernel.
+fn store_chain(c: &Compose, output: &Output, dtype: DType, stages: Vec<Stage>, inputs: &[&View]) -> Result<()> {
+    let to = c.place(output, dtype)?;
+    let inputs = inputs.iter().map(|input| c.shaped(input, &to.shape)).collect::<Result<Vec<_>>>()?;
+    c.launch(&Fused { chain: Chain::new(stages), reduction: None }, &inputs, &[to])
 }
 
 /// What Paddle makes of one element a channel, which has no deviation, and of none: the element itself, and no change of what runs along.
