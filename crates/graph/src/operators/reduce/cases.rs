@@ -5,7 +5,7 @@ use crate::entry::{Case, Entry, Input, Values};
 use openmps_tile::{DType, dtype};
 
 fn cases(reduction: Reduction) -> Vec<Case> {
-    let shapes: [(&[i64], &[usize]); 18] = [
+    let shapes: [(&[i64], &[usize]); 20] = [
         (&[], &[3, 5]),
         (&[-1], &[4, 1000]),
         (&[0], &[5, 7]),
@@ -24,6 +24,8 @@ fn cases(reduction: Reduction) -> Vec<Case> {
         (&[2], &[5, 40, 3]),
         (&[1, 2], &[70, 2, 2]),
         (&[0], &[1, 1100]),
+        (&[1], &[2, 150, 70]),
+        (&[0], &[33, 1030]),
     ];
     let values = match reduction {
         Reduction::Product => Values::Given(vec![1.0, 2.0, 0.5, -1.0]),

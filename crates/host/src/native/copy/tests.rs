@@ -73,7 +73,9 @@ fn equals_the_plain_loop() {
 
 #[test]
 fn transposes_of_odd_sizes() {
-    for (rows, columns) in [(1, 9), (4, 4), (5, 17), (16, 16), (33, 31), (64, 65), (67, 130), (130, 3)] {
+    for (rows, columns) in
+        [(1, 9), (4, 4), (5, 17), (16, 16), (33, 31), (64, 65), (67, 130), (130, 3), (2, 9), (2, 130), (3, 67)]
+    {
         check(&[columns, rows], &[1, columns as isize], 0);
         check(&[3, columns, rows], &[(rows * columns) as isize, 1, columns as isize], 0);
         check(&[columns, rows], &[1, columns as isize + 5], 2);
