@@ -156,6 +156,8 @@ mod windows;
 mod writing;
 mod yolo;
 
+pub use formula::NOT_PADDLES;
+
 use crate::table::Table;
 
 /// Every kernel.
