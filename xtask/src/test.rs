@@ -97,7 +97,9 @@ fn run_python(files: &[&str], arguments: &[String], wheel: Wheel) -> Result<Vec<
     setup::with(wheel)?;
     say("Tests in Python");
     let mut pytest = python::venv_python();
-    pytest.args(["-m", "pytest", "-p", "no:cacheprovider"]).args(files).args(arguments);
+    // Files of tests in as many processes as there are CPUs, of which each takes up to a gigabyte.
+    let side_by_side = ["-n", "logical", "--maxprocesses", "4", "--dist", "loadfile"];
+    pytest.args(["-m", "pytest", "-p", "no:cacheprovider"]).args(side_by_side).args(files).args(arguments);
     pytest.env("FLAGS_enable_api_kernel_fallback", "0");
     let (lines, result) = run_and_keep(&mut pytest, |line| {
         [" passed", " failed", " error", "no tests ran"].iter().any(|word| line.contains(word)) && line.contains(" in ")

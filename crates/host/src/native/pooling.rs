@@ -16,7 +16,7 @@ use crate::Error;
 use crate::threads::parallel_for;
 use crate::vector::leveled;
 use element::larger;
-use places::{ABREAST, largest};
+use places::{ABREAST, abreast, largest, one_by_one};
 use windows::{Regular, divisor};
 
 /// Reduces every plane of `input` (planes, height, width) to `output` (planes, rows.len(), columns.len()). `places` receives, for
@@ -137,19 +137,13 @@ impl Regular {
         results: &mut [T::Sum],
     ) {
         let results = &mut results[self.range.clone()];
-        for tap in 0..self.length {
-            let (line, is_first) = (&line[(self.begin + tap).min(line.len())..], tap == 0);
-            match self.stride {
-                1 => gather::<T>(kind, is_first, line.iter(), results),
-                2 => {
-                    // By pairs, whose first elements are taken side by side; the last window may have half of one.
-                    let (pairs, rest) = line.as_chunks::<2>();
-                    let (paired, last) = results.split_at_mut(pairs.len().min(results.len()));
-                    gather::<T>(kind, is_first, pairs.iter().map(|[value, _]| value), paired);
-                    gather::<T>(kind, is_first, rest.iter(), last);
-                }
-                stride => gather::<T>(kind, is_first, line.iter().step_by(stride), results),
-            }
+        match (kind, self.stride) {
+            (PoolingKind::Max, 1) => self.combine::<T, 1>(T::LOWEST, larger::<T>, line, results),
+            (PoolingKind::Max, 2) => self.combine::<T, 2>(T::LOWEST, larger::<T>, line, results),
+            (PoolingKind::Max, _) => self.combine::<T, 0>(T::LOWEST, larger::<T>, line, results),
+            (_, 1) => self.combine::<T, 1>(T::Sum::from(0), sum::<T>, line, results),
+            (_, 2) => self.combine::<T, 2>(T::Sum::from(0), sum::<T>, line, results),
+            (..) => self.combine::<T, 0>(T::Sum::from(0), sum::<T>, line, results),
         }
         if let (true, Some(column)) = (kind != PoolingKind::Max, columns.get(self.range.start)) {
             let count = T::count(divisor(kind, row, column).max(1));
@@ -158,34 +152,76 @@ impl Regular {
     }
 }
 
-/// Adds a tap of each window to its result.
-#[inline(always)]
-fn gather<'a, T: Pooled>(
-    kind: PoolingKind,
-    is_first: bool,
-    values: impl Iterator<Item = &'a T::Sum>,
-    results: &mut [T::Sum],
-) where
-    T::Sum: 'a,
-{
-    let pairs = results.iter_mut().zip(values);
-    match kind {
-        _ if is_first => pairs.for_each(|(result, &value)| *result = value),
-        PoolingKind::Max => pairs.for_each(|(most, &value)| *most = larger::<T>(*most, value)),
-        PoolingKind::Average | PoolingKind::AverageWithPadding => pairs.for_each(|(sum, &value)| *sum += value),
+impl Regular {
+    /// Combines the elements of each window, as many windows side by side as a few registers hold. `BY` is the stride, where it is known when this is
+    /// compiled.
+    #[inline(always)]
+    fn combine<T: Pooled, const BY: usize>(
+        &self,
+        none: T::Sum,
+        combine: impl Fn(T::Sum, T::Sum) -> T::Sum,
+        line: &[T::Sum],
+        results: &mut [T::Sum],
+    ) {
+        let by = if BY == 0 { self.stride } else { BY };
+        self.assert_inside(results.len(), line.len());
+        // SAFETY: asserted for the last element of the last window. A check of each would keep the loop from being vectors'.
+        let at = |window: usize, tap: usize| unsafe { *line.get_unchecked(self.begin + window * by + tap) };
+        for i in abreast(results.len()) {
+            let mut block = [none; ABREAST];
+            for tap in 0..self.length {
+                for lane in 0..ABREAST {
+                    block[lane] = combine(block[lane], at(i + lane, tap));
+                }
+            }
+            results[i..i + ABREAST].copy_from_slice(&block);
+        }
+        for i in one_by_one(results.len()) {
+            results[i] = (0..self.length).fold(none, |result, tap| combine(result, at(i, tap)));
+        }
     }
+}
+
+#[inline(always)]
+fn sum<T: Pooled>(x: T::Sum, y: T::Sum) -> T::Sum {
+    let mut sum = x;
+    sum += y;
+    sum
 }
 
 /// Reduces the rows of a window to one, column by column.
 #[inline(always)]
 fn reduce_rows<T: Pooled>(kind: PoolingKind, plane: &[T], width: usize, row: &PoolingWindow, line: &mut [T::Sum]) {
-    line.fill(if kind == PoolingKind::Max { T::LOWEST } else { T::Sum::from(0) });
-    for source in plane[row.begin * width..row.end * width].chunks_exact(width.max(1)) {
-        if kind == PoolingKind::Max {
-            line.iter_mut().zip(source).for_each(|(most, value)| *most = larger::<T>(*most, value.widen()));
-        } else {
-            line.iter_mut().zip(source).for_each(|(sum, value)| *sum += value.widen());
+    let rows = &plane[row.begin * width..row.end * width];
+    if kind == PoolingKind::Max {
+        combine_rows(T::LOWEST, larger::<T>, rows, width, line);
+    } else {
+        combine_rows(T::Sum::from(0), sum::<T>, rows, width, line);
+    }
+}
+
+/// Some columns of all rows before the next columns: what they have become is in registers meanwhile. In memory the larger of two would be a store under a
+/// mask, which takes AMD's CPUs a dozen cycles.
+#[inline(always)]
+fn combine_rows<T: Pooled>(
+    none: T::Sum,
+    combine: impl Fn(T::Sum, T::Sum) -> T::Sum,
+    rows: &[T],
+    width: usize,
+    line: &mut [T::Sum],
+) {
+    for j in abreast(width) {
+        let mut block = [none; ABREAST];
+        for row in rows.chunks_exact(width) {
+            for (result, value) in block.iter_mut().zip(&row[j..j + ABREAST]) {
+                *result = combine(*result, value.widen());
+            }
         }
+        line[j..j + ABREAST].copy_from_slice(&block);
+    }
+    for j in one_by_one(width) {
+        let column = rows.iter().skip(j).step_by(width);
+        line[j] = column.fold(none, |result, value| combine(result, value.widen()));
     }
 }
 

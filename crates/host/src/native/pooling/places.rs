@@ -18,23 +18,23 @@ pub(super) fn largest<T: Pooled>(
 ) {
     // As long as the lines of the input, which the compiler then knows.
     let (line, line_places) = (&mut line[..width], &mut line_places[..width]);
-    line.fill(T::LOWEST);
-    line_places.fill(-1);
-    for i in row.begin..row.end {
-        let source = &plane[i * width..][..width];
-        // Planes have fewer elements than an `i32` counts to.
-        let first = (i * width) as i32;
-        for j in abreast(width) {
-            let (mut values, mut at) = ([T::LOWEST; ABREAST], [0; ABREAST]);
+    // Planes have fewer elements than an `i32` counts to.
+    let row_of = |i: usize| (&plane[i * width..][..width], (i * width) as i32);
+    for j in abreast(width) {
+        let (mut best, mut places) = ([T::LOWEST; ABREAST], [-1; ABREAST]);
+        for (source, first) in (row.begin..row.end).map(row_of) {
+            let source: &[T; ABREAST] = source[j..j + ABREAST].try_into().expect("as many");
             for lane in 0..ABREAST {
-                values[lane] = source[j + lane].widen();
-                at[lane] = first + (j + lane) as i32;
+                let element = (source[lane].widen(), first + (j + lane) as i32);
+                (best[lane], places[lane]) = better::<T>(element, (best[lane], places[lane]));
             }
-            take_abreast::<T>(&values, &at, &mut line[j..j + ABREAST], &mut line_places[j..j + ABREAST]);
         }
-        for j in one_by_one(width) {
-            take_larger::<T>((source[j].widen(), first + j as i32), (&mut line[j], &mut line_places[j]));
-        }
+        line[j..j + ABREAST].copy_from_slice(&best);
+        line_places[j..j + ABREAST].copy_from_slice(&places);
+    }
+    for j in one_by_one(width) {
+        let elements = (row.begin..row.end).map(row_of).map(|(source, first)| (source[j].widen(), first + j as i32));
+        (line[j], line_places[j]) = elements.fold((T::LOWEST, -1), |best, element| better::<T>(element, best));
     }
     let these = regular.range.clone();
     regular.largest::<T>((line, line_places), (&mut most[these.clone()], &mut places[these]));
@@ -63,34 +63,9 @@ fn largest_in<T: Pooled>(line: &[T::Sum], from: &[i32]) -> (T::Sum, i32) {
     (most, place)
 }
 
-/// [`take_larger`] of elements `by` apart in a line, each for a window of its own. `BY` is that distance, where it is known when this is compiled.
-#[inline(always)]
-fn take_each<T: Pooled, const BY: usize>(
-    (values, from): (&[T::Sum], &[i32]),
-    by: usize,
-    (most, places): (&mut [T::Sum], &mut [i32]),
-) {
-    let by = if BY == 0 { by } else { BY };
-    let count = most.len();
-    let places = &mut places[..count];
-    assert!(count == 0 || (count - 1) * by < values.len().min(from.len()), "a window leaves the line");
-    for i in abreast(count) {
-        let (mut some, mut at) = ([T::LOWEST; ABREAST], [0; ABREAST]);
-        for lane in 0..ABREAST {
-            // SAFETY: in the line, as asserted for the last one. A check of each would keep the loop from being vectors'.
-            (some[lane], at[lane]) =
-                unsafe { (*values.get_unchecked((i + lane) * by), *from.get_unchecked((i + lane) * by)) };
-        }
-        take_abreast::<T>(&some, &at, &mut most[i..i + ABREAST], &mut places[i..i + ABREAST]);
-    }
-    for i in one_by_one(count) {
-        take_larger::<T>((values[i * by], from[i * by]), (&mut most[i], &mut places[i]));
-    }
-}
-
 /// Where as many elements as are compared side by side begin, the last ones at the end of the line: an element that is taken twice changes nothing.
 #[inline(always)]
-fn abreast(len: usize) -> impl Iterator<Item = usize> {
+pub(super) fn abreast(len: usize) -> impl Iterator<Item = usize> {
     (0..len / ABREAST * ABREAST)
         .step_by(ABREAST)
         .chain((!len.is_multiple_of(ABREAST) && len > ABREAST).then(|| len - ABREAST))
@@ -98,7 +73,7 @@ fn abreast(len: usize) -> impl Iterator<Item = usize> {
 
 /// The elements of a line that is too short for that.
 #[inline(always)]
-fn one_by_one(len: usize) -> std::ops::Range<usize> {
+pub(super) fn one_by_one(len: usize) -> std::ops::Range<usize> {
     0..if len < ABREAST { len } else { 0 }
 }
 
@@ -138,19 +113,43 @@ fn is_nan<S: PartialOrd + Copy>(value: S) -> bool {
 }
 
 impl Regular {
-    /// The largest elements of these windows and their places, of those of a line, tap by tap.
+    /// The largest elements of these windows and their places, of those of a line.
     #[inline(always)]
     fn largest<T: Pooled>(&self, line: (&[T::Sum], &[i32]), best: (&mut [T::Sum], &mut [i32])) {
-        let (most, places) = best;
-        most.fill(T::LOWEST);
-        places.fill(-1);
-        for tap in (0..self.length).map(|tap| self.begin + tap) {
-            let line = (&line.0[tap.min(line.0.len())..], &line.1[tap.min(line.1.len())..]);
-            match self.stride {
-                1 => take_each::<T, 1>(line, 1, (&mut *most, &mut *places)),
-                2 => take_each::<T, 2>(line, 2, (&mut *most, &mut *places)),
-                by => take_each::<T, 0>(line, by, (&mut *most, &mut *places)),
+        match self.stride {
+            1 => self.largest_by::<T, 1>(line, best),
+            2 => self.largest_by::<T, 2>(line, best),
+            _ => self.largest_by::<T, 0>(line, best),
+        }
+    }
+
+    /// As many windows side by side as a few registers hold. `BY` is the stride, where it is known when this is compiled.
+    #[inline(always)]
+    fn largest_by<T: Pooled, const BY: usize>(
+        &self,
+        (values, from): (&[T::Sum], &[i32]),
+        (most, places): (&mut [T::Sum], &mut [i32]),
+    ) {
+        let by = if BY == 0 { self.stride } else { BY };
+        let count = most.len();
+        self.assert_inside(count, values.len().min(from.len()));
+        let at = |window: usize, tap: usize| {
+            let place = self.begin + window * by + tap;
+            // SAFETY: asserted for the last element of the last window. A check of each would keep the loop from being vectors'.
+            unsafe { (*values.get_unchecked(place), *from.get_unchecked(place)) }
+        };
+        for i in abreast(count) {
+            let (mut best, mut best_places) = ([T::LOWEST; ABREAST], [-1; ABREAST]);
+            for tap in 0..self.length {
+                for lane in 0..ABREAST {
+                    (best[lane], best_places[lane]) = better::<T>(at(i + lane, tap), (best[lane], best_places[lane]));
+                }
             }
+            most[i..i + ABREAST].copy_from_slice(&best);
+            places[i..i + ABREAST].copy_from_slice(&best_places);
+        }
+        for i in one_by_one(count) {
+            (most[i], places[i]) = (0..self.length).fold((T::LOWEST, -1), |best, tap| better::<T>(at(i, tap), best));
         }
     }
 }

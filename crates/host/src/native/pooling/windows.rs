@@ -97,6 +97,12 @@ impl Regular {
         Regular { range: first..first + count, begin, stride, length }
     }
 
+    /// Panics where so many of these windows leave a line of so many elements.
+    pub fn assert_inside(&self, windows: usize, elements: usize) {
+        let last = self.begin + windows.saturating_sub(1) * self.stride + self.length;
+        assert!(windows == 0 || last <= elements, "a window leaves the line");
+    }
+
     /// All other windows, of so many.
     pub fn others(&self, count: usize) -> impl Iterator<Item = usize> {
         (0..self.range.start).chain(self.range.end..count)
