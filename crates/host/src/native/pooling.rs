@@ -150,9 +150,7 @@ impl Regular {
             results.iter_mut().for_each(|sum| *sum = *sum / count);
         }
     }
-}
 
-impl Regular {
     /// Combines the elements of each window, as many windows side by side as a few registers hold. `BY` is the stride, where it is known when this is
     /// compiled.
     #[inline(always)]
