@@ -3,6 +3,7 @@
 //! Kernels are generic over [`Lanes`], marked `#[inline(always)]`, and instantiated by [`at_level!`] inside functions that enable
 //! the level's instructions; that is what turns each method into one instruction.
 
+mod choice;
 mod four;
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -11,6 +12,7 @@ mod plain;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub(crate) use choice::Choice;
 pub(crate) use four::Four;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use neon::Neon as Portable;
@@ -72,7 +74,7 @@ pub(crate) trait Arithmetic: Copy {
 
 /// A register of float32 numbers.
 #[allow(clippy::missing_safety_doc, missing_docs)]
-pub(crate) trait Lanes: Arithmetic {
+pub(crate) trait Lanes: Arithmetic + Choice {
     /// The numbers, then zeros.
     #[inline(always)]
     unsafe fn lanes(self) -> [f32; WIDEST] {

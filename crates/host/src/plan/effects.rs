@@ -37,6 +37,7 @@ pub(super) fn operands(step: &Step, mut visit: impl FnMut(&Operand)) {
         Step::MapSelect { condition, x, y, .. } => [condition, x, y].into_iter().for_each(visit),
         Step::MapFused { operands, .. } => operands.iter().for_each(visit),
         Step::MapChain { operands, .. } => operands.iter().for_each(visit),
+        Step::MapChoice { operands, .. } => operands.iter().for_each(visit),
         Step::SumOfPairs { operands, .. } => operands.iter().for_each(visit),
         Step::MapClip { inside, outside, .. } => [inside, outside].into_iter().for_each(visit),
         Step::Dot { x, y, sum, .. } => [x, y, sum].into_iter().for_each(visit),
@@ -139,6 +140,7 @@ pub(super) fn map_target(step: &mut Step) -> Option<(&mut Target, &mut Extents)>
         | Step::MapSelect { target, extents, .. }
         | Step::MapFused { target, extents, .. }
         | Step::MapChain { target, extents, .. }
+        | Step::MapChoice { target, extents, .. }
         | Step::MapClip { target, extents, .. }
         | Step::Dot { target, extents, .. }
         | Step::Offsets { target, extents, .. }

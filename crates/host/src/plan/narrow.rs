@@ -111,6 +111,7 @@ impl Pass {
             | Step::MapSelect { extents, .. }
             | Step::MapFused { extents, .. }
             | Step::MapChain { extents, .. }
+            | Step::MapChoice { extents, .. }
             | Step::ReduceAll { extents, .. }
             | Step::SumOfPairs { extents, .. }
             | Step::ReduceRows { extents, .. }

@@ -3,6 +3,7 @@
 use super::operand::{Extents, Register, Slot};
 use crate::vector::binary::BinaryFunction;
 use crate::vector::chain::ChainFunction;
+use crate::vector::choice::ChoiceFunction;
 use crate::vector::fused::FusedFunction;
 use crate::vector::unary::UnaryFunction;
 
@@ -21,6 +22,7 @@ pub(super) enum Work {
     Binary(BinaryFunction, [Part; 2]),
     Fused(FusedFunction, [Part; 3]),
     Chain(ChainFunction, [Part; 5]),
+    Choice(ChoiceFunction, [Part; 4]),
 }
 
 /// A step on one row.

@@ -36,6 +36,10 @@ fn row(step: &Step, one: Option<Slot>) -> Option<Row> {
             let parts = [part(x)?, part(y)?, part(z)?, part(u)?, part(v)?];
             (Work::Chain(*function, parts), target, target.size, extents)
         }
+        Step::MapChoice { function, target, operands: [x, y, u, v], extents, .. } => {
+            let parts = [part(x)?, part(y)?, part(u)?, part(v)?];
+            (Work::Choice(*function, parts), target, target.size, extents)
+        }
         _ => return None,
     };
     let is_row = extents.rows.full == 1 && target.store.is_none_or(|address| are_neighbours(&address.spread, one));

@@ -8,12 +8,14 @@ use super::product::{Pieces, ProductKind};
 use super::row::Row;
 use crate::vector::binary::BinaryFunction;
 use crate::vector::chain::ChainFunction;
+use crate::vector::choice::{ChoiceFunction, Comparison};
 use crate::vector::fused::FusedFunction;
 use crate::vector::memory::SelectFunction;
 use crate::vector::pair::{Arithmetic, Pair};
 use crate::vector::reduce::ReduceFunction;
 use crate::vector::sum_of_pairs::PairSumFunction;
 use crate::vector::unary::UnaryFunction;
+use openmps_tile::{Binary, Compare, Scalar};
 
 /// Arithmetic on indices, in 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,6 +86,22 @@ pub(super) struct Atomically {
     /// Bytes of one element.
     pub size: usize,
     pub extents: Extents,
+}
+
+/// What a step on two operands is, where it can be one with another.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum MapKind {
+    Arithmetic(Arithmetic),
+    /// Of float32.
+    Comparison(Compare),
+    Other,
+}
+
+impl MapKind {
+    /// What an operation on a number type is.
+    pub fn of(operation: Binary, scalar: Scalar) -> MapKind {
+        Arithmetic::of(operation, scalar).map_or(MapKind::Other, MapKind::Arithmetic)
+    }
 }
 
 /// One step.
@@ -215,8 +233,7 @@ pub(super) enum Step {
     },
     MapBinary {
         function: BinaryFunction,
-        /// What it is, if two of its kind can be one step.
-        arithmetic: Option<Arithmetic>,
+        kind: MapKind,
         target: Target,
         x: Operand,
         y: Operand,
@@ -244,6 +261,14 @@ pub(super) enum Step {
         function: ChainFunction,
         target: Target,
         operands: [Operand; 5],
+        extents: Extents,
+    },
+    /// Of four operands the third where the first and the second compare so, else the fourth.
+    MapChoice {
+        function: ChoiceFunction,
+        comparison: Comparison,
+        target: Target,
+        operands: [Operand; 4],
         extents: Extents,
     },
     /// `inside` within the clip, `outside` beyond it.
@@ -352,6 +377,7 @@ impl Step {
             | Step::MapSelect { target, .. }
             | Step::MapFused { target, .. }
             | Step::MapChain { target, .. }
+            | Step::MapChoice { target, .. }
             | Step::MapClip { target, .. }
             | Step::Dot { target, .. }
             | Step::CopyTile { target, .. }

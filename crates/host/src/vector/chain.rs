@@ -104,8 +104,18 @@ mod tests {
                     };
                     // SAFETY: each vector has more than `count` elements.
                     unsafe {
-                        pair(first)(of_first, [at[0], at[1], at[2]], [repeats[0], repeats[1], repeats[2]], count);
-                        pair(second)(expected.as_mut_ptr().cast(), of_second, repeats_there, count);
+                        pair(first).expect("sums and products")(
+                            of_first,
+                            [at[0], at[1], at[2]],
+                            [repeats[0], repeats[1], repeats[2]],
+                            count,
+                        );
+                        pair(second).expect("sums and products")(
+                            expected.as_mut_ptr().cast(),
+                            of_second,
+                            repeats_there,
+                            count,
+                        );
                         function(out.as_mut_ptr().cast(), at, repeats, count);
                     }
                     assert_eq!(out, expected, "{first:?} {second:?} {place:?} {repeats:?} {count}");

@@ -6,6 +6,7 @@
 pub mod binary;
 pub mod cast;
 pub mod chain;
+pub mod choice;
 pub mod double;
 pub mod exchange;
 mod formula;

@@ -15,6 +15,8 @@ pub enum Arithmetic {
     Subtract,
     /// `x * y`.
     Multiply,
+    /// `x / y`.
+    Divide,
 }
 
 impl Arithmetic {
@@ -25,6 +27,7 @@ impl Arithmetic {
             Binary::Add => Some(Arithmetic::Add),
             Binary::Subtract => Some(Arithmetic::Subtract),
             Binary::Multiply => Some(Arithmetic::Multiply),
+            Binary::Divide => Some(Arithmetic::Divide),
             _ => None,
         }
     }
@@ -73,10 +76,11 @@ macro_rules! table {
             }
         })+
 
-        /// The function for `x first y`, and `second` with `z`.
-        pub fn pair(pair: Pair) -> FusedFunction {
+        /// The function for `x first y`, and `second` with `z`, where there is one.
+        pub fn pair(pair: Pair) -> Option<FusedFunction> {
             match (pair.first, pair.second, pair.side) {
-                $((Arithmetic::$first, Arithmetic::$second, $side) => leveled_map::<$name>(),)+
+                $((Arithmetic::$first, Arithmetic::$second, $side) => Some(leveled_map::<$name>()),)+
+                _ => None,
             }
         }
     };
@@ -94,6 +98,11 @@ table! {
     MultiplySubtract: Multiply Subtract Side::Left => |x, y, z| x.mul(y).sub(z);
     MultiplySubtractFrom: Multiply Subtract Side::Right => |x, y, z| z.sub(x.mul(y));
     MultiplyMultiply: Multiply Multiply _ => |x, y, z| x.mul(y).mul(z);
+    AddDivide: Add Divide Side::Left => |x, y, z| x.add(y).div(z);
+    AddDivideFrom: Add Divide Side::Right => |x, y, z| z.div(x.add(y));
+    SubtractDivide: Subtract Divide Side::Left => |x, y, z| x.sub(y).div(z);
+    MultiplyDivide: Multiply Divide Side::Left => |x, y, z| x.mul(y).div(z);
+    DivideMultiply: Divide Multiply _ => |x, y, z| x.div(y).mul(z);
 }
 
 #[cfg(test)]
@@ -107,29 +116,34 @@ mod tests {
             Add => x + y,
             Subtract => x - y,
             Multiply => x * y,
+            Divide => x / y,
         };
-        let numbers = |seed: f32| (0..200).map(|i| (i as f32 * seed).sin()).collect::<Vec<_>>();
+        let mut found = 0;
+        // None is 0, by which a quotient were NaN, perhaps.
+        let numbers = |seed: f32| (0..200).map(|i| (i as f32 * seed).cos()).collect::<Vec<_>>();
         let operands = [numbers(0.3), numbers(0.7), numbers(1.1)];
-        for (first, second, side) in [Add, Subtract, Multiply].into_iter().flat_map(|first| {
-            let seconds = [Add, Subtract, Multiply];
+        for (first, second, side) in [Add, Subtract, Multiply, Divide].into_iter().flat_map(|first| {
+            let seconds = [Add, Subtract, Multiply, Divide];
             seconds.into_iter().flat_map(move |second| [Side::Left, Side::Right].map(|side| (first, second, side)))
         }) {
-            let function = pair(Pair { first, second, side });
+            let Some(function) = pair(Pair { first, second, side }) else { continue };
+            found += 1;
             for (repeating, count) in (0..8).flat_map(|bits| [0, 1, 63, 64, 65, 200].map(|count| (bits, count))) {
                 let repeats = [0, 1, 2].map(|i| repeating >> i & 1 == 1);
                 let mut out = vec![f32::NAN; 201];
                 let addresses = [0, 1, 2].map(|i| operands[i].as_ptr().cast());
                 // SAFETY: each vector has more than `count` elements.
                 unsafe { function(out.as_mut_ptr().cast(), addresses, repeats, count) };
-                for (i, &found) in out.iter().enumerate() {
+                for (i, &result) in out.iter().enumerate() {
                     let [x, y, z] =
                         [0, 1, 2].map(|k| operands[k].get(if repeats[k] { 0 } else { i }).copied().unwrap_or(0.0));
                     let made = once(first, x, y);
                     let expected = if side == Side::Left { once(second, made, z) } else { once(second, z, made) };
-                    let untouched = i >= count && found.is_nan();
-                    assert!(untouched || found == expected, "{first:?} {second:?} {side:?}, {i} of {count}: {found}");
+                    let untouched = i >= count && result.is_nan();
+                    assert!(untouched || result == expected, "{first:?} {second:?} {side:?}, {i} of {count}: {result}");
                 }
             }
         }
+        assert_eq!(found, 24);
     }
 }

@@ -6,7 +6,7 @@ use std::arch::aarch64::*;
 
 /// Two registers, because four of Apple's pipes need more independent sums than six rows of one register give.
 #[derive(Clone, Copy)]
-pub(crate) struct Neon(float32x4_t, float32x4_t);
+pub(crate) struct Neon(pub(super) float32x4_t, pub(super) float32x4_t);
 
 macro_rules! both {
     // `self` is handed in: one written here would be another than the arguments'.

@@ -3,7 +3,7 @@
 use super::{Arithmetic, Lanes};
 
 #[derive(Clone, Copy)]
-pub(crate) struct Plain([f32; 4]);
+pub(crate) struct Plain(pub(super) [f32; 4]);
 
 impl Plain {
     #[inline(always)]

@@ -49,6 +49,12 @@ impl Machine<'_> {
                         function(to, at, parts.map(|part| part.1), count)
                     });
                 }
+                Work::Choice(function, parts) => {
+                    let parts = self.parts(parts);
+                    self.write_row(row, count, parts, |to, at, count| {
+                        function(to, at, parts.map(|part| part.1), count)
+                    });
+                }
             }
         }
     }

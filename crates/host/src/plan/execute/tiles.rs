@@ -104,6 +104,9 @@ impl Machine<'_> {
                 Step::MapChain { function, target, operands, extents } => {
                     self.map_many(*function, target, *operands, extents);
                 }
+                Step::MapChoice { function, target, operands, extents, .. } => {
+                    self.map_many(*function, target, *operands, extents);
+                }
                 Step::MapClip { target, clip, inside, outside, extents } => {
                     self.map_clip(target, clip, inside, outside, extents);
                 }

@@ -2,7 +2,7 @@
 
 use super::{Lowered, Lowering};
 use crate::plan::operand::{Extents, Operand, Slot, Sum, Width, plain};
-use crate::plan::step::{IndexOperation, Step};
+use crate::plan::step::{IndexOperation, MapKind, Step};
 use crate::plan::value::{Filled, Planned};
 use crate::vector::{binary, memory};
 use openmps_tile::{Compare, Scalar, Value};
@@ -31,7 +31,7 @@ impl Lowering<'_> {
         let Some(function) = binary::compare(comparison, scalar) else {
             return self.through_single(result, operands, |lowering, wide| {
                 let (function, extents) = (binary::compare(comparison, Scalar::F32), lowering.extents_of(result));
-                lowering.map_binary(function, None, wide[0], wide[1], extents, [4, 1], 0.15)
+                lowering.map_binary(function, MapKind::Comparison(comparison), wide[0], wide[1], extents, [4, 1], 0.15)
             });
         };
         if let (Planned::Uniform(x), Planned::Uniform(y)) = (x, y) {
@@ -39,7 +39,8 @@ impl Lowering<'_> {
         }
         let (x, y) = (self.data(operands[0])?, self.data(operands[1])?);
         let extents = self.extents_of(result);
-        self.map_binary(Some(function), None, x, y, extents, [scalar.size(), 1], 0.15)
+        let kind = if scalar == Scalar::F32 { MapKind::Comparison(comparison) } else { MapKind::Other };
+        self.map_binary(Some(function), kind, x, y, extents, [scalar.size(), 1], 0.15)
     }
 
     /// The extents in which an index that grows along one dimension stays below a bound, or below what is so much above it.

@@ -2,7 +2,7 @@
 
 use super::{Lowered, Lowering};
 use crate::plan::operand::{Extents, Operand, Part, Slot, Spread, Sum, ViewKind, Width, plain};
-use crate::plan::step::{IndexOperation, Step};
+use crate::plan::step::{IndexOperation, MapKind, Step};
 use crate::plan::value::Planned;
 use crate::vector::{binary, cast};
 use openmps_tile::{Binary, Cast, Scalar, Value};
@@ -205,7 +205,7 @@ impl Lowering<'_> {
         let (extents, size) = (extents_along(along, x), x.size);
         let target = self.target(&extents, size);
         self.emit_tile(
-            Step::MapBinary { function, arithmetic: None, target, x: x.operand, y, size, extents },
+            Step::MapBinary { function, kind: MapKind::Other, target, x: x.operand, y, size, extents },
             &extents,
             0.15,
         );

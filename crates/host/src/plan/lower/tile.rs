@@ -2,9 +2,8 @@
 
 use super::{Lowered, Lowering, refuse};
 use crate::plan::operand::{Extent, Extents, Operand, Slot, Spread, Sum, ViewKind, Width, plain};
-use crate::plan::step::{IndexOperation, Step};
+use crate::plan::step::{IndexOperation, MapKind, Step};
 use crate::plan::value::{Form, Planned, width_of};
-use crate::vector::pair::Arithmetic;
 use crate::vector::{binary, cast, fused, unary};
 use openmps_tile::{Binary, Cast, Scalar, Unary, Value};
 
@@ -88,7 +87,7 @@ impl Lowering<'_> {
             (self.form_of(operand), binary::exponential_of_difference(operation))
         {
             // The difference is left out where nobody else reads it.
-            return self.map_binary(Some(function), None, x, y, extents, [4, 4], cost(operation));
+            return self.map_binary(Some(function), MapKind::Other, x, y, extents, [4, 4], cost(operation));
         }
         let planned = self.map_unary(Some(function), operand, extents, [scalar.size(); 2], cost(operation))?;
         let form = match (operation, self.form_of(operand)) {
@@ -224,8 +223,8 @@ impl Lowering<'_> {
             return self.through_single(result, operands, |lowering, wide| {
                 let function = binary::binary(operation, Scalar::F32);
                 let extents = lowering.extents_of(result);
-                let arithmetic = Arithmetic::of(operation, Scalar::F32);
-                lowering.map_binary(function, arithmetic, wide[0], wide[1], extents, [4, 4], 0.15)
+                let kind = MapKind::of(operation, Scalar::F32);
+                lowering.map_binary(function, kind, wide[0], wide[1], extents, [4, 4], 0.15)
             });
         };
         if let (Planned::Uniform(x), Planned::Uniform(y)) = (x, y) {
@@ -242,10 +241,18 @@ impl Lowering<'_> {
         // Bits that are only named otherwise are of the same register.
         if let (Binary::Divide, Scalar::F32, Some(Form::OneAndExponential(of))) = (operation, scalar, self.form_of(y)) {
             // The steps to the divisor are left out where nobody else reads them.
-            return self.map_binary(Some(binary::over_one_and_exponential()), None, x, of, extents, [4, 4], 1.0);
+            return self.map_binary(
+                Some(binary::over_one_and_exponential()),
+                MapKind::Other,
+                x,
+                of,
+                extents,
+                [4, 4],
+                1.0,
+            );
         }
-        let arithmetic = Arithmetic::of(operation, scalar);
-        let planned = self.map_binary(Some(function), arithmetic, x, y, extents, [scalar.size(); 2], ns)?;
+        let kind = MapKind::of(operation, scalar);
+        let planned = self.map_binary(Some(function), kind, x, y, extents, [scalar.size(); 2], ns)?;
         let is = |operand: Operand, number: f32| {
             let Operand::Uniform(slot) = operand else { return false };
             self.literal(slot) == Some(u64::from(number.to_bits()))
@@ -267,7 +274,7 @@ impl Lowering<'_> {
     pub(super) fn map_binary(
         &mut self,
         function: Option<binary::BinaryFunction>,
-        arithmetic: Option<Arithmetic>,
+        kind: MapKind,
         x: Operand,
         y: Operand,
         extents: Extents,
@@ -279,7 +286,7 @@ impl Lowering<'_> {
             return Ok(Planned::Uniform(self.scalar_binary(function, x, y, Width::Whole)));
         }
         let target = self.target(&extents, result_size);
-        self.emit_tile(Step::MapBinary { function, arithmetic, target, x, y, size, extents }, &extents, ns);
+        self.emit_tile(Step::MapBinary { function, kind, target, x, y, size, extents }, &extents, ns);
         Ok(Planned::Data(plain(target.register)))
     }
 
