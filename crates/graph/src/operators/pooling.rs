@@ -253,8 +253,8 @@ impl Operator for Pooling {
 
     fn gradient(&self, b: &mut Backward<'_>) -> Result<Gradients> {
         let (x, dy) = (b.inputs[0], b.dy()?);
-        let of = Pooling { indices: false, ..self.clone() };
-        Ok(vec![Some(b.one(PoolingGradient { of }, &[x, dy])?)])
+        let inputs: Vec<_> = [x, dy].into_iter().chain(b.outputs.get(1).copied()).collect();
+        Ok(vec![Some(b.one(PoolingGradient { of: self.clone() }, &inputs)?)])
     }
 
     fn reference(&self, inputs: &[Array]) -> Vec<Array> {

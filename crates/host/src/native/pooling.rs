@@ -8,7 +8,7 @@ mod windows;
 
 pub use element::Pooled;
 pub use global::global_average;
-pub use gradient::pool_backward;
+pub use gradient::{pool_backward, pool_backward_at};
 pub use windows::{PoolingKind, PoolingWindow, adaptive_windows, strided_windows};
 
 use super::{Shared, elements, scratch};

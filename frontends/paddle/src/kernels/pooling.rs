@@ -136,7 +136,8 @@ fn indexed(
     ceil_mode: bool,
 ) -> Result<Pooling> {
     let (kernel, strides, paddings) = (wide(kernel), wide(strides), wide(paddings));
-    pooling(&kernel, &strides, &paddings, ceil_mode, true, "NCHW", "max", global, adaptive, "EXPLICIT")
+    let of = pooling(&kernel, &strides, &paddings, ceil_mode, true, "NCHW", "max", global, adaptive, "EXPLICIT")?;
+    Ok(Pooling { indices: true, ..of })
 }
 
 fn max_pool2d_with_index(
@@ -155,14 +156,13 @@ fn max_pool2d_with_index(
         return context.allocate(&mask, DType::I32).map(|_| ());
     }
     let of = indexed(&kernel, &strides, &paddings, global, adaptive, ceil_mode)?;
-    many(context, &Pooling { indices: true, ..of }, &[x.view()?], &[Some(&out), Some(&mask)])
+    many(context, &of, &[x.view()?], &[Some(&out), Some(&mask)])
 }
 
-/// The places are found again: they follow from the input.
 fn max_pool2d_with_index_grad(
     context: &Context,
     x: Tensor,
-    _: Tensor,
+    mask: Tensor,
     upstream: Tensor,
     kernel: Vec<i32>,
     strides: Vec<i32>,
@@ -176,5 +176,5 @@ fn max_pool2d_with_index_grad(
         return zeros(context, x.dtype()?, &x.shape(), &dx).map(|_| ());
     }
     let of = indexed(&kernel, &strides, &paddings, global, adaptive, ceil_mode)?;
-    many(context, &PoolingGradient { of }, &[x.view()?, upstream.view()?], &[Some(&dx)])
+    many(context, &PoolingGradient { of }, &[x.view()?, upstream.view()?, mask.view()?], &[Some(&dx)])
 }

@@ -15,8 +15,10 @@ use openmps_host::native::pooling as native;
 use openmps_host::native::pooling::{Pooled, PoolingWindow};
 use openmps_tile::{DType, dtype};
 
-/// The gradient of [`Pooling`]. Inputs: its input, and the gradient of its first output. Of equal largest elements the first one
-/// receives the gradient.
+/// The gradient of [`Pooling`]. Inputs: its input, the gradient of its first output, and with `indices` its second output. Of equal largest elements the
+/// first one receives the gradient.
+///
+/// The places of the second output follow from the input: the host spares itself to find them again, GPUs find them.
 #[derive(Clone, Debug)]
 pub struct PoolingGradient {
     /// The pooling.
@@ -29,12 +31,16 @@ impl Operator for PoolingGradient {
     }
 
     fn infer(&self, inputs: &[Meta]) -> Result<Vec<Meta>> {
-        expect_inputs(self.name(), inputs, 2)?;
+        expect_inputs(self.name(), inputs, 2 + usize::from(self.of.indices))?;
         let (x, upstream) = (&inputs[0], &inputs[1]);
         expect_dtype(self.name(), "input", x.dtype, dtype::FLOATS)?;
         expect_dtype(self.name(), "upstream", upstream.dtype, &[x.dtype])?;
         let windows = self.of.windows(self.name(), &x.shape)?;
         expect_shape(self.name(), "upstream", &upstream.shape, &self.of.out_shape(&x.shape, &windows))?;
+        if let Some(places) = inputs.get(2) {
+            expect_dtype(self.name(), "places", places.dtype, &[DType::I32])?;
+            expect_shape(self.name(), "places", &places.shape, &upstream.shape)?;
+        }
         Ok(vec![x.clone()])
     }
 
@@ -45,6 +51,15 @@ impl Operator for PoolingGradient {
         let (x, upstream, out) = (nchw(&inputs[0]), nchw(&inputs[1]), nchw(&outputs[0]));
         if !takes_native(queue, computes(queue, x.dtype)) {
             return tiles::gradient(queue, &self.of, &x, &upstream, &out);
+        }
+        if let Some(places) = inputs.get(2) {
+            let places = nchw(places);
+            return call(queue, self.name(), || match x.dtype {
+                DType::F16 => scatter_at::<f16>(&places, &upstream, &out),
+                DType::BF16 => scatter_at::<bf16>(&places, &upstream, &out),
+                DType::F64 => scatter_at::<f64>(&places, &upstream, &out),
+                _ => scatter_at::<f32>(&places, &upstream, &out),
+            });
         }
         call(queue, self.name(), || match x.dtype {
             DType::F16 => self.scatter::<f16>(&x, &upstream, &out, &windows),
@@ -101,6 +116,19 @@ impl PoolingGradient {
         let kind = self.of.window_kind();
         write::<T>(out, |to| native::pool_backward(kind, planes, size, rows, columns, from, up, to))
     }
+}
+
+/// The gradient by the places that pooling gave.
+fn scatter_at<T: Pooled + Default>(
+    places: &View,
+    upstream: &View,
+    out: &View,
+) -> std::result::Result<(), openmps_host::Error> {
+    let (at, up) = (Dense::of(places), Dense::of(upstream));
+    // SAFETY: dense tensors whose types `infer` and `run` have seen to.
+    let (at, up) = unsafe { (slice::<i32>(at.address, places.len()), slice::<T>(up.address, upstream.len())) };
+    let planes = out.shape[0] * out.shape[1];
+    write::<T>(out, |to| native::pool_backward_at(planes, up, at, to))
 }
 
 /// For the list of operators.

@@ -48,6 +48,48 @@ pub fn pool_backward<T: Pooled>(
     Ok(())
 }
 
+/// The gradient of pooling by the place of each window's largest element in its plane, as [`pool`](super::pool) gives them. What has a place in no plane, as
+/// windows without elements have, receives nothing.
+pub fn pool_backward_at<T: Pooled>(
+    planes: usize,
+    upstream: &[T],
+    places: &[i32],
+    gradient: &mut [T],
+) -> Result<(), Error> {
+    let lens = [upstream.len(), places.len(), gradient.len()];
+    let is_cut = |len: usize| len == 0 || planes > 0 && len.is_multiple_of(planes);
+    if lens[0] != lens[1] || !lens.into_iter().all(is_cut) {
+        return Err(Error::Invalid(format!(
+            "pooling gradient: upstream, places and gradient have {lens:?} elements, expected as many of the first two, of {planes} planes"
+        )));
+    }
+    let [outputs, _, plane] = lens.map(|len| len / planes.max(1));
+    let gradient = Shared::new(gradient);
+    parallel_for(planes, plane + 4 * outputs, |from, to| {
+        scratch::with(plane, |sums: &mut [T::Sum]| {
+            for index in from..to {
+                sums.fill(T::Sum::from(0));
+                let of_plane = index * outputs..(index + 1) * outputs;
+                add_at(&upstream[of_plane.clone()], &places[of_plane], sums);
+                // SAFETY: this task alone writes these planes, which the lengths above hold.
+                let out = unsafe { gradient.part(index * plane, plane) };
+                out.iter_mut().zip(&*sums).for_each(|(to, &sum)| *to = T::narrow(sum));
+            }
+        });
+    });
+    Ok(())
+}
+
+/// Adds each element to the sum at its place, if it has one.
+#[inline(always)]
+fn add_at<T: Pooled>(upstream: &[T], places: &[i32], sums: &mut [T::Sum]) {
+    for (&place, up) in places.iter().zip(upstream) {
+        if let Some(sum) = usize::try_from(place).ok().and_then(|place| sums.get_mut(place)) {
+            *sum += up.widen();
+        }
+    }
+}
+
 /// What the planes of one call share.
 struct Job<'a, T: Pooled> {
     kind: PoolingKind,
@@ -86,12 +128,7 @@ unsafe fn run<T: Pooled>(job: &Job<'_, T>, (from, to): (usize, usize), memory: &
                 let (line_places, places) = places.split_at_mut(width);
                 let input = &input[index * plane..][..plane];
                 largest((input, width), row, (columns, regular), (line, line_places), (shares, places));
-                for (&place, up) in places.iter().zip(upstream) {
-                    // Windows without elements have none.
-                    if let Some(sum) = usize::try_from(place).ok().and_then(|place| sums.get_mut(place)) {
-                        *sum += up.widen();
-                    }
-                }
+                add_at(upstream, places, sums);
             } else {
                 line.fill(T::Sum::from(0));
                 spread(*kind, row, (columns, regular), upstream, (line, shares));

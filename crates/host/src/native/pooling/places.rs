@@ -16,17 +16,24 @@ pub(super) fn largest<T: Pooled>(
     (line, line_places): (&mut [T::Sum], &mut [i32]),
     (most, places): (&mut [T::Sum], &mut [i32]),
 ) {
+    if row.begin >= row.end {
+        most.fill(T::LOWEST);
+        return places.fill(-1);
+    }
     // As long as the lines of the input, which the compiler then knows.
     let (line, line_places) = (&mut line[..width], &mut line_places[..width]);
     // Planes have fewer elements than an `i32` counts to.
     let row_of = |i: usize| (&plane[i * width..][..width], (i * width) as i32);
     for j in abreast(width) {
-        let (mut best, mut places) = ([T::LOWEST; ABREAST], [-1; ABREAST]);
-        for (source, first) in (row.begin..row.end).map(row_of) {
-            let source: &[T; ABREAST] = source[j..j + ABREAST].try_into().expect("as many");
+        let block = |source: &[T]| -> [T; ABREAST] { source[j..j + ABREAST].try_into().expect("as many") };
+        let (source, first) = row_of(row.begin);
+        let mut best = block(source).map(|value| larger::<T>(T::LOWEST, value.widen()));
+        let mut places: [i32; ABREAST] = std::array::from_fn(|lane| first + (j + lane) as i32);
+        for (source, first) in (row.begin + 1..row.end).map(row_of) {
+            let source = block(source);
             for lane in 0..ABREAST {
                 let element = (source[lane].widen(), first + (j + lane) as i32);
-                (best[lane], places[lane]) = better::<T>(element, (best[lane], places[lane]));
+                (best[lane], places[lane]) = below::<T>(element, (best[lane], places[lane]));
             }
         }
         line[j..j + ABREAST].copy_from_slice(&best);
@@ -47,20 +54,18 @@ pub(super) fn largest<T: Pooled>(
 /// The largest element of one window of a line, and its place.
 #[inline(always)]
 fn largest_in<T: Pooled>(line: &[T::Sum], from: &[i32]) -> (T::Sum, i32) {
-    let (mut most, mut place) = (T::LOWEST, -1);
+    let none = (T::LOWEST, -1);
+    if line.len() < ABREAST {
+        let elements = line.iter().copied().zip(from.iter().copied());
+        return elements.fold(none, |best, element| better::<T>(element, best));
+    }
     let (mut some, mut places) = ([T::LOWEST; ABREAST], [-1; ABREAST]);
     for j in abreast(line.len()) {
         let values = line[j..j + ABREAST].try_into().expect("as many");
         let at = from[j..j + ABREAST].try_into().expect("as many");
         take_abreast::<T>(values, at, &mut some, &mut places);
     }
-    for (value, at) in some.into_iter().zip(places) {
-        take_larger::<T>((value, at), (&mut most, &mut place));
-    }
-    for j in one_by_one(line.len()) {
-        take_larger::<T>((line[j], from[j]), (&mut most, &mut place));
-    }
-    (most, place)
+    some.into_iter().zip(places).fold(none, |best, element| better::<T>(element, best))
 }
 
 /// Where as many elements as are compared side by side begin, the last ones at the end of the line: an element that is taken twice changes nothing.
@@ -77,7 +82,7 @@ pub(super) fn one_by_one(len: usize) -> std::ops::Range<usize> {
     0..if len < ABREAST { len } else { 0 }
 }
 
-/// [`take_larger`] of as many elements, each for a line's next place: first all are read, and then all written, so that they are vectors.
+/// [`better`] of as many elements, each for a line's next place: first all are read, and then all written, so that they are vectors.
 #[inline(always)]
 fn take_abreast<T: Pooled>(values: &[T::Sum; ABREAST], at: &[i32; ABREAST], most: &mut [T::Sum], places: &mut [i32]) {
     let most: &mut [T::Sum; ABREAST] = most.try_into().expect("as many");
@@ -100,16 +105,42 @@ fn better<T: Pooled>((value, at): (T::Sum, i32), (most, place): (T::Sum, i32)) -
     (larger::<T>(most, value), if (place < 0) | is_better { at } else { place })
 }
 
-/// [`better`] in place.
+/// [`better`] for an element below the largest one so far, whose place is a smaller one.
 #[inline(always)]
-fn take_larger<T: Pooled>(element: (T::Sum, i32), (most, place): (&mut T::Sum, &mut i32)) {
-    (*most, *place) = better::<T>(element, (*most, *place));
+fn below<T: Pooled>((value, at): (T::Sum, i32), (most, place): (T::Sum, i32)) -> (T::Sum, i32) {
+    let is_larger = (value > most) | (is_nan(value) & !is_nan(most));
+    (larger::<T>(most, value), if is_larger { at } else { place })
+}
+
+/// [`better`] for two elements that are there.
+#[inline(always)]
+fn beside<T: Pooled>((value, at): (T::Sum, i32), (most, place): (T::Sum, i32)) -> (T::Sum, i32) {
+    let is_like = (value == most) | (is_nan(value) & is_nan(most));
+    let is_larger = (value > most) | (is_nan(value) & !is_nan(most));
+    (larger::<T>(most, value), if is_larger | (is_like & (at < place)) { at } else { place })
 }
 
 #[inline(always)]
 #[allow(clippy::eq_op)]
 fn is_nan<S: PartialOrd + Copy>(value: S) -> bool {
     value != value
+}
+
+/// The largest element of each of some windows of as many elements, of which there is one by lane and tap, and its place.
+#[inline(always)]
+fn block<T: Pooled>(length: usize, at: impl Fn(usize, usize) -> (T::Sum, i32)) -> ([T::Sum; ABREAST], [i32; ABREAST]) {
+    let (mut best, mut places) = ([T::LOWEST; ABREAST], [-1; ABREAST]);
+    if length > 0 {
+        for lane in 0..ABREAST {
+            (best[lane], places[lane]) = at(lane, 0);
+        }
+    }
+    for tap in 1..length {
+        for lane in 0..ABREAST {
+            (best[lane], places[lane]) = beside::<T>(at(lane, tap), (best[lane], places[lane]));
+        }
+    }
+    (best, places)
 }
 
 impl Regular {
@@ -139,17 +170,15 @@ impl Regular {
             unsafe { (*values.get_unchecked(place), *from.get_unchecked(place)) }
         };
         for i in abreast(count) {
-            let (mut best, mut best_places) = ([T::LOWEST; ABREAST], [-1; ABREAST]);
-            for tap in 0..self.length {
-                for lane in 0..ABREAST {
-                    (best[lane], best_places[lane]) = better::<T>(at(i + lane, tap), (best[lane], best_places[lane]));
-                }
-            }
+            let (best, best_places) = block::<T>(self.length, |lane, tap| at(i + lane, tap));
             most[i..i + ABREAST].copy_from_slice(&best);
             places[i..i + ABREAST].copy_from_slice(&best_places);
         }
-        for i in one_by_one(count) {
-            (most[i], places[i]) = (0..self.length).fold((T::LOWEST, -1), |best, tap| better::<T>(at(i, tap), best));
+        if (1..ABREAST).contains(&count) {
+            // The last window stands for those that are missing: one by one each comparison would be a jump that nobody foresees.
+            let (best, best_places) = block::<T>(self.length, |lane, tap| at(lane.min(count - 1), tap));
+            most.copy_from_slice(&best[..count]);
+            places.copy_from_slice(&best_places[..count]);
         }
     }
 }
