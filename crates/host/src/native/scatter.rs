@@ -64,6 +64,16 @@ pub unsafe fn add_numbered<T: Element>(out: usize, values: usize, inner: usize, 
         // SAFETY: promised by the caller.
         return unsafe { add_halves::<T>(out, values, inner, numbers) };
     }
+    if inner == 1 {
+        for (k, &number) in numbers.iter().enumerate() {
+            // SAFETY: promised by the caller.
+            unsafe {
+                let sum = (out as *mut T).add(number);
+                *sum = (*sum).plus(*(values as *const T).add(k));
+            }
+        }
+        return;
+    }
     // Threads share columns, never rows: duplicates need no atomics and add up in the same order every time.
     threads::parallel_for(inner, numbers.len(), |begin, end| {
         for (k, &number) in numbers.iter().enumerate() {
@@ -100,6 +110,39 @@ unsafe fn add_halves<T: Element>(out: usize, values: usize, inner: usize, number
                 sums.iter_mut().zip(from).for_each(|(sum, value)| *sum = *sum + value.widen());
             }
             to.iter_mut().zip(&sums).for_each(|(to, &sum)| *to = T::narrow(sum));
+        }
+    });
+}
+
+/// Takes the smaller or the larger of each element of a row of `inner` elements and the one of the row of `out` that is named by its number; without
+/// `include_self` the first row that goes to a place replaces what was there.
+///
+/// # Safety
+/// Every named row must be in `out`, and `values` must hold one row for each, without overlap.
+pub unsafe fn choose_numbered<T: Element>(
+    out: usize,
+    values: usize,
+    inner: usize,
+    numbers: &[usize],
+    reduce: Reduce,
+    include_self: bool,
+) {
+    let mut is_named = vec![include_self; numbers.iter().max().map_or(0, |&most| most + 1)];
+    let replaces: Vec<bool> = numbers.iter().map(|&number| !std::mem::replace(&mut is_named[number], true)).collect();
+    // As in `add_numbered`: no thread has another one's columns.
+    threads::parallel_for(inner, numbers.len(), |begin, end| {
+        for (k, (&number, &replaces)) in numbers.iter().zip(&replaces).enumerate() {
+            // SAFETY: promised by the caller; no other thread has these columns.
+            let (to, from) = unsafe {
+                let at = |base: usize, row: usize| base + (row * inner + begin) * size_of::<T>();
+                (slice_mut::<T>(at(out, number), end - begin), slice::<T>(at(values, k), end - begin))
+            };
+            let pairs = to.iter_mut().zip(from);
+            match reduce {
+                _ if replaces => to.copy_from_slice(from),
+                Reduce::Minimum => pairs.for_each(|(to, &from)| *to = Reduce::Minimum.apply(*to, from)),
+                _ => pairs.for_each(|(to, &from)| *to = Reduce::Maximum.apply(*to, from)),
+            }
         }
     });
 }
@@ -235,6 +278,22 @@ mod tests {
         assert_eq!(put(Reduce::Maximum, false), [3.0, 2.0, 30.0, 40.0, 4.0, 60.0]);
         assert_eq!(put(Reduce::Mean, false), [2.0, 2.0, 30.0, 40.0, 4.0, 60.0]);
         assert_eq!(put(Reduce::Mean, true)[1], 11.0);
+    }
+
+    #[test]
+    fn of_rows_the_smaller_or_larger_elements_stay() {
+        let values = [1.0_f32, -7.0, f32::NAN, 3.0, 2.0, 4.0, 9.0, -9.0, 0.5];
+        let chosen = |reduce, include_self| {
+            let mut out = [8.0_f32, -8.0, 0.0, 6.0, 6.0, 6.0, 5.0, 5.0, 5.0];
+            let (to, from) = (out.as_mut_ptr() as usize, values.as_ptr() as usize);
+            // SAFETY: three rows of three, and numbers below three.
+            unsafe { choose_numbered::<f32>(to, from, 3, &[0, 2, 0], reduce, include_self) };
+            out.map(|number| if number.is_nan() { 777.0 } else { number })
+        };
+        assert_eq!(chosen(Reduce::Maximum, false), [9.0, -7.0, 777.0, 6.0, 6.0, 6.0, 3.0, 2.0, 4.0]);
+        assert_eq!(chosen(Reduce::Maximum, true), [9.0, -7.0, 777.0, 6.0, 6.0, 6.0, 5.0, 5.0, 5.0]);
+        assert_eq!(chosen(Reduce::Minimum, false), [1.0, -9.0, 777.0, 6.0, 6.0, 6.0, 3.0, 2.0, 4.0]);
+        assert_eq!(chosen(Reduce::Minimum, true), [1.0, -9.0, 777.0, 6.0, 6.0, 6.0, 3.0, 2.0, 4.0]);
     }
 
     #[test]

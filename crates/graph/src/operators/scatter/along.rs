@@ -36,6 +36,19 @@ impl PutAlongAxis {
         PutAlongAxis { axis, reduce: Reduce::Add, include_self: true }
     }
 
+    /// The index of each row, where all elements of a row have the same one, and the smaller or larger of two stays.
+    fn rows(&self, x: &View, index: &View, axis: usize) -> Option<View> {
+        let is_chosen = matches!(self.reduce, Reduce::Minimum | Reduce::Maximum);
+        let of_rows = index.strides[1..].iter().zip(&index.shape[1..]).all(|(&stride, &size)| stride == 0 || size == 1);
+        let is_whole = index.shape[1..] == x.shape[1..] && !x.is_empty();
+        (axis == 0 && is_chosen && of_rows && is_whole).then(|| View {
+            address: index.address,
+            dtype: index.dtype,
+            shape: index.shape[..1].iter().copied().collect(),
+            strides: index.strides[..1].iter().copied().collect(),
+        })
+    }
+
     /// Whether the device has done it.
     fn on_device(&self, queue: &Queue, inputs: &[View], outputs: &[View], axis: usize) -> Result<bool> {
         let (x, index) = (&inputs[0], &inputs[1]);
@@ -81,6 +94,21 @@ impl Operator for PutAlongAxis {
         let axis = axis_of(self.name(), self.axis, x.rank())?;
         if !queue.is_host() && self.on_device(queue, inputs, outputs, axis)? {
             return Ok(());
+        }
+        if let Some(numbers) = self.rows(x, &inputs[1], axis) {
+            return call(queue, self.name(), || {
+                let (index, values) = (Dense::of(&numbers), Dense::of(&inputs[2]));
+                let (indices, size) = (indices(&index, &numbers), x.shape[0]);
+                indices.check_from(-(size as i64), size)?;
+                let numbers: Vec<usize> = (0..indices.len()).map(|k| indices.wrapped(k, size)).collect();
+                start(inputs, outputs);
+                let (inner, values, reduce) = (x.shape[1..].iter().product(), values.address, self.reduce);
+                // SAFETY: dense tensors, of one of which there is a row for each number, a row of the other.
+                by_type!(x.dtype, T => unsafe {
+                    scatter::choose_numbered::<T>(out, values, inner, &numbers, reduce, self.include_self)
+                });
+                Ok(())
+            });
         }
         call(queue, self.name(), || {
             let (index, values) = (Dense::of(&inputs[1]), Dense::of(&inputs[2]));
