@@ -5,6 +5,7 @@ mod launch;
 mod order;
 mod products;
 mod tiles;
+mod turned;
 
 use launch::Given::{Buffer, Integer};
 use launch::{Given, assert_close, bytes, from_singles, interpreted, prepared, singles, wave};

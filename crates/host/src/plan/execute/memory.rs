@@ -1,6 +1,7 @@
 //! Loads and stores of tiles: as rows with strides wherever the addresses step evenly, which parts known only at run time often do.
 
 use super::{Machine, RegisterMemory, Source};
+use crate::native::transpose::transpose;
 use crate::plan::call::copy_element;
 use crate::plan::operand::{Address, Extents, Operand, Part};
 use crate::plan::step::Rest;
@@ -181,6 +182,12 @@ impl Machine<'_> {
         // SAFETY: the register is as large as the full tile; device memory is valid inside the extents.
         unsafe {
             match even {
+                Some(Even { base, by_row, by_column })
+                    if goes_down(by_row, by_column, address.size, (rows, columns)) =>
+                {
+                    let from = (base as isize, by_column);
+                    transpose(address.size, false, (columns, rows), (home as isize, pitch), from);
+                }
                 Some(Even { base, by_row, by_column }) => {
                     for row in 0..rows {
                         let (to, from) = (home.offset(pitch * row as isize), base.offset(by_row * row as isize));
@@ -247,6 +254,12 @@ impl Machine<'_> {
                 return self.store_listed(&source, address, (rows, columns));
             };
             let by_column = if extents.columns.full == 1 { size } else { by_column };
+            // Of elements that share a place the last one stays.
+            let is_apart = by_column.unsigned_abs() >= rows * address.size;
+            if source.by_column == size && is_apart && goes_down(by_row, by_column, address.size, (rows, columns)) {
+                let (to, from) = ((base as isize, by_column), (source.address as isize, source.pitch));
+                return transpose(address.size, false, (rows, columns), to, from);
+            }
             for row in 0..rows {
                 let to = base.offset(by_row * row as isize);
                 memory::copy_strided(to, by_column, source.row(row), source.by_column, address.size, columns);
@@ -271,6 +284,14 @@ impl Machine<'_> {
             });
         }
     }
+}
+
+/// Whether neighbours in memory are the elements of a column, of so many that they are turned in registers.
+#[inline(always)]
+fn goes_down(by_row: isize, by_column: isize, size: usize, (rows, columns): (usize, usize)) -> bool {
+    /// Rows and columns from which on that is worth it.
+    const LEAST: usize = 4;
+    by_row == size as isize && by_column != by_row && rows >= LEAST && columns >= LEAST
 }
 
 /// By how many elements the places of a line differ: a stride, and integers of a part, of which there is one for each place.
