@@ -122,7 +122,7 @@ conversions! { float_to_short:
 }
 conversions! { float_to_signed:
     f32 -> i32 = |x| single_to_integer(x);
-    f32 -> i64 = |x| x;
+    f32 -> i64 = |x| single_to_long(x);
     f64 -> i32 i64 = |x| x;
     Half -> i32 i64 = |x| math::half_to_single(x.0);
     Bfloat -> i32 i64 = |x| math::bfloat_to_single(x.0);
@@ -142,6 +142,8 @@ conversions! { float:
 
 /// The first number that is none of int32.
 const BEYOND: f32 = 2_147_483_648.0;
+/// The same of int64.
+const BEYOND_LONG: f32 = 9_223_372_036_854_775_808.0;
 
 /// What becomes an integer of 8 or 16 bits by its low bits: 0 for NaN and what int32 does not reach, of which an x86 CPU makes a number that ends in zeros.
 #[inline(always)]
@@ -167,6 +169,16 @@ fn single_to_integer(x: f32) -> i32 {
     // SAFETY: at least -2^31 and below 2^31.
     let integer = unsafe { within.to_int_unchecked::<i32>() };
     if is_beyond { i32::MAX } else { integer }
+}
+
+/// `x as i64`, as [`single_to_integer`].
+#[inline(always)]
+fn single_to_long(x: f32) -> i64 {
+    let is_beyond = x >= BEYOND_LONG;
+    let within = if is_beyond || x.is_nan() { 0.0 } else { x.max(-BEYOND_LONG) };
+    // SAFETY: at least -2^63 and below 2^63.
+    let integer = unsafe { within.to_int_unchecked::<i64>() };
+    if is_beyond { i64::MAX } else { integer }
 }
 
 /// Between float16 and float32, for which CPUs have instructions.
@@ -228,8 +240,18 @@ mod tests {
     fn floats_become_the_nearest_int32_or_its_low_bits() {
         let special =
             [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 0.99, -0.99, 127.9, 128.0, -128.9, -129.0];
-        let near =
-            [32767.5, 32768.0, -32769.0, 2_147_483_520.0, 2_147_483_648.0, -2_147_483_648.0, -2_147_483_904.0, 1e30];
+        let near = [
+            9.3e18,
+            -9.3e18,
+            32767.5,
+            32768.0,
+            -32769.0,
+            2_147_483_520.0,
+            2_147_483_648.0,
+            -2_147_483_648.0,
+            -2_147_483_904.0,
+            1e30,
+        ];
         // Of every sign and exponent.
         let spread = (0..1000_u32).map(|i| f32::from_bits(i * 4_294_967));
         let floats: Vec<f32> = special.into_iter().chain(near).chain(spread).collect();
@@ -247,6 +269,8 @@ mod tests {
         let wide: Vec<f64> = floats.iter().map(|&x| x.into()).collect();
         let to_i32 = run(Cast::FloatToSigned, Scalar::F32, Scalar::I32);
         assert_eq!(to_i32, bytes(&wide, &|x| (x as i32).to_ne_bytes().to_vec()));
+        let to_i64 = run(Cast::FloatToSigned, Scalar::F32, Scalar::I64);
+        assert_eq!(to_i64, bytes(&wide, &|x| (x as i64).to_ne_bytes().to_vec()));
         // What int32 does not reach has no low bits; signed and unsigned integers have the same.
         let within = |x: f64| if x.abs() < 2_147_483_648.0 { x as i64 } else { 0 };
         for conversion in [Cast::FloatToSigned, Cast::FloatToUnsigned] {
