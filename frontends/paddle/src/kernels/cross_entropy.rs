@@ -263,9 +263,10 @@ fn nll_loss_grad(
         let total = divisor(&c, &c.shaped(&c.input(&total_weight)?, &vec![1; x.rank()])?)?;
         share = c.map(DIVIDE, &[&share, &total], &[])?;
     }
-    let zero = c.temporary(x.dtype, &x.shape)?;
-    c.fill(&zero, 0.0)?;
-    let put = PutAlongAxis { axis: 1, reduce: Reduce::Add, include_self: true };
-    let value = c.apply(&put, &[zero, labels.index, c.scale(&share, -1.0, 0.0)?])?;
-    c.store_value(&dx, dtype, &value)
+    let in_place = (x.dtype == dtype).then(|| c.place(&dx, dtype)).transpose()?;
+    let to = in_place.clone().map_or_else(|| c.temporary(x.dtype, &x.shape), Ok)?;
+    c.fill(&to, 0.0)?;
+    let inputs = [to.clone(), labels.index, c.scale(&share, -1.0, 0.0)?];
+    c.launch(&PutAlongAxis::sum(1), &inputs, std::slice::from_ref(&to))?;
+    if in_place.is_some() { Ok(()) } else { c.store_value(&dx, dtype, &to) }
 }
