@@ -14,18 +14,20 @@ pub unsafe fn extreme<T: Element>(largest: bool, x: usize, values: usize, places
         // SAFETY: promised by the caller.
         let x = unsafe { slice::<T>(x, outer * size * inner) };
         for line in begin..end {
-            let at = |i: usize| (line / inner * size + i) * inner + line % inner;
+            let first = line / inner * size * inner + line % inner;
+            let Some(&(mut best)) = x.get(first) else { continue };
             let mut place = 0;
             for i in 0..size {
-                let (best, next) = (x[at(place)], x[at(i)]);
+                let at = first + i * inner;
+                let next = x[at];
                 let wins = if largest { next >= best } else { next <= best };
-                if next.is_nan() || wins && !best.is_nan() {
-                    place = i;
-                }
+                // Chosen, not jumped to: of numbers in no order nobody foresees it.
+                let is_best = next.is_nan() | (wins & !best.is_nan());
+                (best, place) = if is_best { (next, i as i64) } else { (best, place) };
                 // SAFETY: inside the outputs; no other thread has this line.
                 unsafe {
-                    *(values as *mut T).add(at(i)) = x[at(place)];
-                    *(places as *mut i64).add(at(i)) = place as i64;
+                    *(values as *mut T).add(at) = best;
+                    *(places as *mut i64).add(at) = place;
                 }
             }
         }
