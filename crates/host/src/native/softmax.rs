@@ -2,6 +2,7 @@
 //! pass on.
 
 mod gradient;
+mod short;
 
 pub use gradient::{SoftmaxGradient, softmax_gradient};
 
@@ -36,6 +37,10 @@ pub unsafe fn softmax(sizes: &Softmax, x: usize, out: usize) {
 /// As [`softmax`], for lanes that the CPU has.
 #[inline(always)]
 unsafe fn rows<V: Lanes>(sizes: &Softmax, x: usize, out: usize, begin: usize, end: usize) {
+    if short::are_short::<V>(sizes.length) {
+        // SAFETY: passed on to the caller.
+        return unsafe { short::rows::<V>(sizes, x, out, begin, end) };
+    }
     for row in begin..end {
         let from = (x as *const f32).wrapping_offset(row as isize * sizes.stride);
         let to = (out as *mut f32).wrapping_add(row * sizes.length);
@@ -192,6 +197,8 @@ mod tests {
             let stride = length + 3;
             let x: Vec<f32> = (0..3 * stride).map(|i| (i as f32 * 0.7).sin() * 20.0 - 5.0).collect();
             check(&x, 3, length, stride, logarithm);
+            let x: Vec<f32> = (0..37 * stride).map(|i| (i as f32 * 0.3).sin() * 9.0 + 2.0).collect();
+            check(&x, 37, length, stride, logarithm);
         }
     }
 
