@@ -67,9 +67,12 @@ def elementwise(paddle) -> dict[str, Operator]:
         "relu": functional.relu,
         "gelu": functional.gelu,
         "silu": functional.silu,
+        "leaky_relu": functional.leaky_relu,
+        "hardswish": functional.hardswish,
         "clip": lambda x: paddle.clip(x, -0.5, 0.5),
         "pow 3": lambda x: x**3,
         "cast int32": lambda x: x.cast("int32"),
+        "cast int64": lambda x: x.cast("int64"),
         "add number": lambda x: x + 1.5,
         "multiply itself": lambda x: x * x,
         "maximum of a row": lambda x: paddle.maximum(x, x[:1]),
@@ -115,6 +118,7 @@ def movement(paddle) -> dict[str, Operator]:
     functional = paddle.nn.functional
     return {
         "turn": lambda x: x.transpose(list(range(x.ndim))[::-1]).contiguous(),
+        "add number, turned": lambda x: x.transpose(list(range(x.ndim))[::-1]) + 1.5,
         "tile": lambda x: x.tile([1] * (x.ndim - 1) + [2]),
         "expand": lambda x: x.unsqueeze(0).expand([2, *x.shape]) + 0,
         "pad": lambda x: functional.pad(x, [1, 1] * x.ndim),
