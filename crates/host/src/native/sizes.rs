@@ -12,7 +12,7 @@ mod tests {
     use crate::native::convolution::{self, Convolution, TransposedConvolution};
     use crate::native::interpolation::{Tap, bilinear, gradient, nearest};
     use crate::native::matmul::{PackedMatrix, Side};
-    use crate::native::pooling::{PoolingKind, PoolingWindow, global_average, pool, pool_backward};
+    use crate::native::pooling::{PoolingKind, PoolingWindow, global_average, pool, pool_backward, pool_backward_at};
     use crate::native::recurrent::{Cell, Forward, Layer, forward};
 
     const HALF: usize = 1 << 63;
@@ -34,6 +34,8 @@ mod tests {
         assert!(global_average(HALF, x, &mut [0.0; 2]).is_err());
         let average = PoolingKind::Average;
         assert!(pool(average, HALF, [2, 1], &[window; 2], &[window], x, out, None).is_err());
+        assert!(pool_backward_at(2, &[0.0], &[0], &mut [0.0; 4]).is_err());
+        assert!(pool_backward_at(1, &[0.0; 2], &[0], &mut [0.0; 4]).is_err());
         assert!(pool_backward(average, HALF, [2, 1], &[], &[], x, x, out).is_err());
         let beyond = PoolingWindow { begin: 1, end: 3, size: 2 };
         assert!(pool_backward(average, 1, [2, 1], &[beyond], &[window], &[0.0; 2], &[0.0], &mut [0.0; 2]).is_err());

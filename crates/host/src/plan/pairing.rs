@@ -1,5 +1,5 @@
-//! Operations become one step, which reads and writes the first-level cache once: an addition, subtraction or multiplication of float32 whose result only
-//! another one reads, two such pairs, a difference of which only the squares are summed, a comparison by which only one choice is made, and two choices that
+//! Operations become one step, which reads and writes the first-level cache once: a sum, difference, product or quotient of float32 that only another one
+//! reads, two such pairs, a difference of which only the squares are summed, a comparison by which only one choice is made, and two choices that
 //! keep a number within bounds.
 
 use super::effects::{operands, slots_written, writes, writes_memory};
@@ -175,7 +175,7 @@ mod tests {
             let all = b.splat(pointer, &[LENGTH]);
             b.add_pointer(all, range)
         });
-        let (count, x) = (b.integer(100, Scalar::I32), x);
+        let count = b.integer(100, Scalar::I32);
         let count = b.splat(count, &[LENGTH]);
         let mask = b.compare(Compare::Less, range, count);
         let x = b.load(x, Some(mask), None);

@@ -3,6 +3,7 @@
 use super::formula::{Formula, map};
 use super::fused::FusedFunction;
 use super::leveled;
+use super::pair::of_three;
 use crate::native::lanes::Lanes;
 use openmps_tile::Compare;
 
@@ -85,20 +86,9 @@ leveled! {
     where { F: Formula<4> } = map_four by lanes
 }
 
-#[inline(always)]
-unsafe fn map_three<V: Lanes, F: Formula<3>>(to: *mut u8, operands: [*const u8; 3], repeats: [bool; 3], count: usize) {
-    // SAFETY: passed on to the caller.
-    unsafe { map::<V, F, 3>(to, operands, repeats, count) }
-}
-
-leveled! {
-    fn leveled_map_of_three<F>(to: *mut u8, operands: [*const u8; 3], repeats: [bool; 3], count: usize) -> FusedFunction
-    where { F: Formula<3> } = map_three by lanes
-}
-
 /// The function for x within two bounds, the operands in this order: two choices, the first of the lower bound where x is below it. NaN stays.
 pub fn clamp() -> FusedFunction {
-    leveled_map_of_three::<Clamped>()
+    of_three::<Clamped>()
 }
 
 #[cfg(test)]

@@ -64,6 +64,11 @@ leveled! {
     where { F: Formula<3> } = map_three by lanes
 }
 
+/// The function for a formula of three operands.
+pub(super) fn of_three<F: Formula<3>>() -> FusedFunction {
+    leveled_map::<F>()
+}
+
 /// Makes a zero-sized type for each pair and the table from operations to function.
 macro_rules! table {
     ($($name:ident: $first:ident $second:ident $side:pat => |$x:ident, $y:ident, $z:ident| $f:expr;)+) => {

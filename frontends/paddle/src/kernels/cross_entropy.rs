@@ -263,10 +263,10 @@ fn nll_loss_grad(
         let total = divisor(&c, &c.shaped(&c.input(&total_weight)?, &vec![1; x.rank()])?)?;
         share = c.map(DIVIDE, &[&share, &total], &[])?;
     }
-    let in_place = (x.dtype == dtype).then(|| c.place(&dx, dtype)).transpose()?;
-    let to = in_place.clone().map_or_else(|| c.temporary(x.dtype, &x.shape), Ok)?;
+    let is_half = x.dtype != dtype;
+    let to = if is_half { c.temporary(x.dtype, &x.shape)? } else { c.place(&dx, dtype)? };
     c.fill(&to, 0.0)?;
     let inputs = [to.clone(), labels.index, c.scale(&share, -1.0, 0.0)?];
     c.launch(&PutAlongAxis::sum(1), &inputs, std::slice::from_ref(&to))?;
-    if in_place.is_some() { Ok(()) } else { c.store_value(&dx, dtype, &to) }
+    if is_half { c.store_value(&dx, dtype, &to) } else { Ok(()) }
 }

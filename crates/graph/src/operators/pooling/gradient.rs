@@ -18,7 +18,8 @@ use openmps_tile::{DType, dtype};
 /// The gradient of [`Pooling`]. Inputs: its input, the gradient of its first output, and with `indices` its second output. Of equal largest elements the
 /// first one receives the gradient.
 ///
-/// The places of the second output follow from the input: the host spares itself to find them again, GPUs find them.
+/// The places of the second output follow from the input. GPUs find them again, the host takes those that are given; what has no place in its plane goes
+/// nowhere.
 #[derive(Clone, Debug)]
 pub struct PoolingGradient {
     /// The pooling.
