@@ -123,9 +123,12 @@ def test_checkpoints_go_from_one_device_to_the_other(tmp_path):
         model = nn.Sequential(nn.BatchNorm1D(3), nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
         return model, paddle.optimizer.Adam(0.05, parameters=model.parameters())
 
+    # Of columns that lie on a line each some gradients are 0 but for rounding, which Adam makes as large as the others.
+    x = np.cos(np.arange(12.0) ** 2).astype("float32").reshape(4, 3)
+
     def train(model, step):
         for _ in range(3):
-            model(paddle.to_tensor(np.linspace(-1, 1, 12).astype("float32").reshape(4, 3))).square().mean().backward()
+            model(paddle.to_tensor(x)).square().mean().backward()
             step.step()
             step.clear_grad()
         return [parameter.numpy() for parameter in model.parameters()]
@@ -147,7 +150,7 @@ def test_checkpoints_go_from_one_device_to_the_other(tmp_path):
             got = train(model, step)
         # A step without its moments would differ by the rate, 0.05.
         for mine, theirs in zip(got, expected, strict=True):
-            np.testing.assert_allclose(mine, theirs, atol=1e-4)
+            np.testing.assert_allclose(mine, theirs, atol=1e-5)
 
 
 def test_a_compiled_network_trains_as_on_the_cpu():
