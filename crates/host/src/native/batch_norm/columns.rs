@@ -1,7 +1,7 @@
 //! Channels that are neighbours: a register of them at a time.
 
 use super::{Channels, Forward, Gradient, SIDE_BY_SIDE};
-use crate::native::lanes::{Arithmetic, SUMS};
+use crate::native::lanes::Arithmetic;
 use crate::native::moments;
 
 /// Rows of neighbouring channels that are summed in float32 before they are added to the others.
@@ -24,27 +24,16 @@ unsafe fn column_sums<V: Arithmetic, const T: usize>(
     for from in (0..sizes.outer).step_by(ROWS) {
         // SAFETY: the caller vouches for the instructions of `V`; no register is wider.
         unsafe {
-            let mut sums = [[V::splat(0.0); T]; SUMS];
-            let rows = from..(from + ROWS).min(sizes.outer);
-            let whole = rows.len() / SUMS * SUMS;
-            for some in (from..from + whole).step_by(SUMS) {
-                for (k, sums) in sums.iter_mut().enumerate() {
-                    let terms = terms((some + k) * sizes.channels + channel);
-                    for t in 0..T {
-                        sums[t] = sums[t].add(terms[t]);
-                    }
-                }
-            }
-            for row in from + whole..rows.end {
+            let mut sums = [V::splat(0.0); T];
+            for row in from..(from + ROWS).min(sizes.outer) {
                 let terms = terms(row * sizes.channels + channel);
                 for t in 0..T {
-                    sums[0][t] = sums[0][t].add(terms[t]);
+                    sums[t] = sums[t].add(terms[t]);
                 }
             }
-            let [a, b, c, d] = sums;
             for t in 0..T {
                 let mut lanes = [0.0f32; SIDE_BY_SIDE];
-                a[t].add(b[t]).add(c[t].add(d[t])).store(lanes.as_mut_ptr());
+                sums[t].store(lanes.as_mut_ptr());
                 totals[t].iter_mut().zip(lanes).for_each(|(total, sum)| *total += f64::from(sum));
             }
         }
