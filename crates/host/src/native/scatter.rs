@@ -74,7 +74,25 @@ pub unsafe fn add_numbered<T: Element>(out: usize, values: usize, inner: usize, 
         }
         return;
     }
-    // Threads share columns, never rows: duplicates need no atomics and add up in the same order every time.
+    // Duplicates need no atomics and add up in the same order every time.
+    let add = |_, to: &mut [T], from: &[T]| to.iter_mut().zip(from).for_each(|(sum, &value)| *sum = sum.plus(value));
+    // SAFETY: promised by the caller.
+    unsafe { each_numbered(out, values, inner, numbers, add) }
+}
+
+/// Calls `work` with the position of each number, columns of the row of `out` that it names, and these columns of the row of `values` at its position; those of one
+/// row in order. Threads share columns, never rows.
+///
+/// # Safety
+/// As [`add_numbered`].
+#[inline(always)]
+unsafe fn each_numbered<T: Element>(
+    out: usize,
+    values: usize,
+    inner: usize,
+    numbers: &[usize],
+    work: impl Fn(usize, &mut [T], &[T]) + Sync,
+) {
     threads::parallel_for(inner, numbers.len(), |begin, end| {
         for (k, &number) in numbers.iter().enumerate() {
             // SAFETY: promised by the caller; no other thread has these columns.
@@ -82,9 +100,7 @@ pub unsafe fn add_numbered<T: Element>(out: usize, values: usize, inner: usize, 
                 let at = |base: usize, row: usize| base + (row * inner + begin) * size_of::<T>();
                 (slice_mut::<T>(at(out, number), end - begin), slice::<T>(at(values, k), end - begin))
             };
-            for (sum, &value) in to.iter_mut().zip(from) {
-                *sum = sum.plus(value);
-            }
+            work(k, to, from);
         }
     });
 }
@@ -129,22 +145,16 @@ pub unsafe fn choose_numbered<T: Element>(
 ) {
     let mut is_named = vec![include_self; numbers.iter().max().map_or(0, |&most| most + 1)];
     let replaces: Vec<bool> = numbers.iter().map(|&number| !std::mem::replace(&mut is_named[number], true)).collect();
-    // As in `add_numbered`: no thread has another one's columns.
-    threads::parallel_for(inner, numbers.len(), |begin, end| {
-        for (k, (&number, &replaces)) in numbers.iter().zip(&replaces).enumerate() {
-            // SAFETY: promised by the caller; no other thread has these columns.
-            let (to, from) = unsafe {
-                let at = |base: usize, row: usize| base + (row * inner + begin) * size_of::<T>();
-                (slice_mut::<T>(at(out, number), end - begin), slice::<T>(at(values, k), end - begin))
-            };
-            let pairs = to.iter_mut().zip(from);
-            match reduce {
-                _ if replaces => to.copy_from_slice(from),
-                Reduce::Minimum => pairs.for_each(|(to, &from)| *to = Reduce::Minimum.apply(*to, from)),
-                _ => pairs.for_each(|(to, &from)| *to = Reduce::Maximum.apply(*to, from)),
-            }
+    let choose = |k: usize, to: &mut [T], from: &[T]| {
+        let pairs = to.iter_mut().zip(from);
+        match reduce {
+            _ if replaces[k] => to.copy_from_slice(from),
+            Reduce::Minimum => pairs.for_each(|(to, &from)| *to = Reduce::Minimum.apply(*to, from)),
+            _ => pairs.for_each(|(to, &from)| *to = Reduce::Maximum.apply(*to, from)),
         }
-    });
+    };
+    // SAFETY: promised by the caller.
+    unsafe { each_numbered(out, values, inner, numbers, choose) }
 }
 
 /// Copies a row of `row` bytes over each row of `out` that is named by its number; of duplicates the last stays.

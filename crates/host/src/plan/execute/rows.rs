@@ -37,25 +37,29 @@ impl Machine<'_> {
                     let work = |to, [x, y]: [*const u8; 2], count| function(to, x, parts[0].1, y, parts[1].1, count);
                     self.write_row(row, count, parts, work);
                 }
-                Work::Fused(function, parts) => {
-                    let parts = self.parts(parts);
-                    self.write_row(row, count, parts, |to, at, count| {
-                        function(to, at, parts.map(|part| part.1), count)
-                    });
-                }
-                Work::Chain(function, parts) => {
-                    let parts = self.parts(parts);
-                    self.write_row(row, count, parts, |to, at, count| {
-                        function(to, at, parts.map(|part| part.1), count)
-                    });
-                }
-                Work::Choice(function, parts) => {
-                    let parts = self.parts(parts);
-                    self.write_row(row, count, parts, |to, at, count| {
-                        function(to, at, parts.map(|part| part.1), count)
-                    });
-                }
+                Work::Fused(function, parts) => self.map_row(row, count, function, parts),
+                Work::Chain(function, parts) => self.map_row(row, count, function, parts),
+                Work::Choice(function, parts) => self.map_row(row, count, function, parts),
             }
+        }
+    }
+
+    /// Computes a row by a function of several operands.
+    ///
+    /// # Safety
+    /// As for [`Machine::run`].
+    #[inline(always)]
+    unsafe fn map_row<const N: usize>(
+        &mut self,
+        row: &Row,
+        count: usize,
+        function: unsafe fn(*mut u8, [*const u8; N], [bool; N], usize),
+        parts: [Part; N],
+    ) {
+        let parts = self.parts(parts);
+        // SAFETY: passed on to the caller.
+        unsafe {
+            self.write_row(row, count, parts, |to, at, count| function(to, at, parts.map(|part| part.1), count));
         }
     }
 
