@@ -114,6 +114,49 @@ pub(super) fn slots_written(step: &Step, mut visit: impl FnMut(Slot)) {
     }
 }
 
+/// Calls `visit` with each slot that a step reads whose operands and addresses are known by slots, without what the steps within it read.
+pub(super) fn slots_read(step: &Step, mut visit: impl FnMut(Slot)) {
+    operands(step, |operand| {
+        if let Operand::Uniform(slot) = operand {
+            visit(*slot);
+        }
+    });
+    let mut address = |address: &Address| {
+        visit(address.base);
+        [address.spread.row_stride, address.spread.column_stride].into_iter().flatten().for_each(&mut visit);
+    };
+    match step {
+        Step::LoadTile { address: from, .. } => address(from),
+        Step::StoreTile { address: to, .. } => address(to),
+        step => step.target().and_then(|target| target.store.as_ref()).into_iter().for_each(address),
+    }
+    let clips = |extents: &Extents| [extents.rows.clip, extents.columns.clip].into_iter().flatten();
+    match step {
+        Step::Index { x, y, .. } => [*x, *y].into_iter().for_each(visit),
+        Step::Place { base, offset, .. } => [*base, *offset].into_iter().for_each(visit),
+        Step::Unary { x, .. } => visit(*x),
+        Step::Binary { x, y, .. } => [*x, *y].into_iter().for_each(visit),
+        Step::Select { condition, x, y, .. } => [*condition, *x, *y].into_iter().for_each(visit),
+        Step::Copy { source, .. } => visit(*source),
+        Step::LoadScalar { address, mask, other, .. } => {
+            [Some(*address), *mask, *other].into_iter().flatten().for_each(visit);
+        }
+        Step::StoreScalar { address, value, mask, .. } => {
+            [Some(*address), Some(*value), *mask].into_iter().flatten().for_each(visit);
+        }
+        Step::LoadTile { extents, .. }
+        | Step::StoreTile { extents, .. }
+        | Step::MapUnary { extents, .. }
+        | Step::MapBinary { extents, .. }
+        | Step::MapSelect { extents, .. }
+        | Step::MapFused { extents, .. }
+        | Step::CopyTile { extents, .. }
+        | Step::ReduceAll { extents, .. }
+        | Step::SumOfPairs { extents, .. } => clips(extents).for_each(visit),
+        _ => {}
+    }
+}
+
 /// Finds the slots that steps write, and those within them.
 pub(super) fn find_changes(body: &[Step], changed: &mut HashSet<Slot>) {
     for step in body {

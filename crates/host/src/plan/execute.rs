@@ -6,6 +6,7 @@ mod flat;
 mod fold;
 mod guard;
 mod memory;
+mod pass;
 mod rows;
 mod scalars;
 mod scattered;
@@ -316,6 +317,10 @@ impl Machine<'_> {
                     Step::Row(row) => {
                         self.ahead.fetch();
                         self.row(row);
+                    }
+                    Step::Pass { pass, steps } => {
+                        self.ahead.fetch();
+                        self.pass(pass, steps)?;
                     }
                     Step::Loop { index, lower, upper, step, body } => {
                         self.run_loop(*index, [*lower, *upper, *step], body)?

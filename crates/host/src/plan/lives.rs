@@ -2,7 +2,8 @@
 
 use super::effects::{goes_element_by_element, operands, stores_evenly, tile, writes_memory, written};
 use super::fold::Fold;
-use super::operand::{Operand, ViewKind};
+use super::operand::{Operand, Register, ViewKind};
+use super::pass::rows::Pass;
 use super::step::Step;
 
 /// From where to where each register is in use. Each step has two moments: it reads at the first, writes at the second.
@@ -34,6 +35,7 @@ impl Lives {
                 Step::If { bodies, .. } => bodies.iter().for_each(|body| self.walk(body)),
                 Step::Loop { .. } | Step::While { .. } => self.repeated(step.bodies()),
                 Step::Fold(fold) => self.fold(fold),
+                Step::Pass { pass, steps } => self.pass(pass, steps),
                 step => self.step(step),
             }
         }
@@ -74,6 +76,24 @@ impl Lives {
             if self.first[register] < begin && self.last[register] > begin {
                 self.last[register] = end;
             }
+        }
+    }
+
+    /// Whether steps that cannot be looked at before they run may overwrite memory between a load to a register and the last step that reads it.
+    pub fn may_be_overwritten(&self, register: Register) -> bool {
+        let (first, last) = (self.first[register], self.last[register]);
+        self.stores.iter().any(|store| !store.is_even && store.moment > first && store.moment + 1 < last)
+    }
+
+    /// A pass reads and writes all of its rows while it runs.
+    fn pass(&mut self, pass: &Pass, steps: &[Step]) {
+        let (begin, _) = self.next();
+        self.walk(steps);
+        let (_, end) = self.next();
+        let inputs = pass.inputs.iter().map(|input| input.register);
+        for register in inputs.chain(pass.outputs.iter().map(|output| output.register)) {
+            self.first[register] = self.first[register].min(begin);
+            self.last[register] = self.last[register].max(end);
         }
     }
 

@@ -314,7 +314,11 @@ impl<'k> Lowering<'k> {
 
 /// Bytes that rows store at most, where they may be stored late: not where a lock, say, is released by a store behind them.
 fn stored(body: &[Step]) -> usize {
-    let by_row = |step: &Step| if let Step::Row(row) = step { row.stored() } else { 0 };
+    let by_row = |step: &Step| match step {
+        Step::Row(row) => row.stored(),
+        Step::Pass { pass, .. } => pass.stored(),
+        _ => 0,
+    };
     if changes_outside(body) { 0 } else { body.iter().map(by_row).sum() }
 }
 

@@ -19,6 +19,7 @@ mod once;
 mod operand;
 mod order;
 mod pairing;
+mod pass;
 mod pieces;
 mod product;
 mod registers;

@@ -67,10 +67,7 @@ struct Load {
 fn settle_loads(body: &mut [Step], lives: &Lives, in_place: &[Register], loads: &mut BTreeMap<Register, Load>) {
     for step in body {
         if let Step::LoadTile { register, direct, address, extents, .. } = step {
-            let (first, last) = (lives.first[*register], lives.last[*register]);
-            let overwritten =
-                lives.stores.iter().any(|store| !store.is_even && store.moment > first && store.moment + 1 < last);
-            *direct &= !overwritten && !in_place.contains(register);
+            *direct &= !lives.may_be_overwritten(*register) && !in_place.contains(register);
             if *direct {
                 loads.insert(*register, Load { size: address.size, extents: *extents });
             }

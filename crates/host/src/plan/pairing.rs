@@ -8,7 +8,7 @@ use super::step::{MapKind, Step};
 use crate::vector::chain::chain;
 use crate::vector::choice::{Comparison, clamp};
 use crate::vector::pair::{Arithmetic, Pair, Side, pair};
-use crate::vector::sum_of_pairs;
+use crate::vector::sum_of_pairs::{self, PairSum};
 use openmps_tile::Compare;
 
 /// Joins the steps of a body, whose registers are read so often.
@@ -79,7 +79,7 @@ fn joined(first: &Step, second: &Step) -> Option<Step> {
     let inner = match kind {
         MapKind::Arithmetic(inner) => inner,
         MapKind::Comparison(comparison) => return chosen(*comparison, [*x, *y], (made, within), second),
-        MapKind::Other => return None,
+        _ => return None,
     };
     match second {
         Step::MapBinary { kind: MapKind::Arithmetic(outer), target, x: left, y: right, extents, .. }
@@ -95,7 +95,8 @@ fn joined(first: &Step, second: &Step) -> Option<Step> {
             if *inner == Arithmetic::Subtract && *operands == [made; 2] && within == extents =>
         {
             let (function, destination, operands) = (sum_of_pairs::sum_of_squares(), *destination, [*x, *y]);
-            Some(Step::SumOfPairs { function, destination, operands, extents: *extents })
+            let kind = PairSum::SquaredDifferences;
+            Some(Step::SumOfPairs { function, kind, destination, operands, extents: *extents })
         }
         _ => None,
     }
@@ -182,7 +183,8 @@ mod tests {
         let result = formula(&mut b, x);
         b.store(out, result, Some(mask));
         let program = Program::new(&b.finish()).expect("planned");
-        let operands = program.body.iter().filter_map(|step| match step {
+        let within = program.body.iter().flat_map(Step::bodies).flatten();
+        let operands = program.body.iter().chain(within).filter_map(|step| match step {
             Step::Row(row) => Some(match row.work {
                 Work::Load(_) => 0,
                 Work::Unary(..) => 1,

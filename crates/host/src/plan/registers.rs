@@ -5,7 +5,7 @@ use super::effects::{map_target, only_computes, operands, stores_evenly, writes,
 use super::lives::Lives;
 use super::operand::{Address, Extents, Operand, Register, Slot, ViewKind, plain};
 use super::step::Step;
-use super::{branches, narrow, order, pairing, pieces, shorten};
+use super::{branches, narrow, order, pairing, pass, pieces, shorten};
 use crate::native::piecewise::Size;
 
 /// What a program needs beside its steps.
@@ -19,20 +19,23 @@ pub(super) struct Assigned {
 
 /// Finishes the steps: where registers are, and which products have their factors packed. `one` is the slot that always holds 1.
 pub(super) fn assign(body: &mut Vec<Step>, sizes: &[usize], slots: usize, one: Option<Slot>) -> Assigned {
-    let mut reads = count_reads(body, sizes.len());
+    let (mut sizes, mut reads) = (sizes.to_vec(), count_reads(body, sizes.len()));
     drop_unread(body, &mut reads);
     branches::store(body, &reads);
     forward_stores(body, &reads);
     narrow::narrow(body, sizes.len(), slots);
     clip_in_place(body, &reads);
+    pass::copy_loads(body, &mut sizes, &mut reads);
+    pass::gather(body, one, &reads);
     pairing::join(body, &reads);
     retarget_carried(body, &reads);
     let products = pieces::gather(body);
     let mut lives = Lives::new(sizes.len());
     lives.walk(body);
     order::settle(body, &lives);
-    let (offsets, scratch_bytes) = place(&lives, sizes);
+    let (offsets, scratch_bytes) = place(&lives, &sizes);
     shorten::shorten(body, one);
+    pass::check(body);
     Assigned { offsets, scratch_bytes, products }
 }
 
@@ -144,7 +147,7 @@ fn clipped(body: &mut [Step], at: usize, reads: &[usize]) -> Option<(usize, Regi
 fn retarget_carried(body: &mut [Step], reads: &[usize]) {
     for step in body {
         step.bodies_mut().iter_mut().for_each(|body| retarget_carried(body, reads));
-        let (Step::Loop { .. } | Step::If { .. } | Step::While { .. }) = step else { continue };
+        let (Step::Loop { .. } | Step::If { .. } | Step::While { .. } | Step::Pass { .. }) = step else { continue };
         step.bodies_mut().iter_mut().for_each(|body| retarget(body, reads));
     }
 }

@@ -23,7 +23,7 @@ fn row(step: &Step, one: Option<Slot>) -> Option<Row> {
         return is_row.then_some(Row { work, register, store: None, size, part_size: size, extents });
     }
     let (work, target, part_size, extents) = match step {
-        Step::MapUnary { function, target, x, x_size, extents } => {
+        Step::MapUnary { function, target, x, x_size, extents, .. } => {
             (Work::Unary(*function, part(x)?), target, *x_size, extents)
         }
         Step::MapBinary { function, target, x, y, size, extents, .. } => {

@@ -4,6 +4,7 @@ use super::atomic::Change;
 use super::call::Call;
 use super::fold::Fold;
 use super::operand::{Address, Extents, Operand, Places, Register, Slot, Sum, Target, Width};
+use super::pass::rows::Pass;
 use super::product::{Pieces, ProductKind};
 use super::row::Row;
 use crate::vector::binary::BinaryFunction;
@@ -13,9 +14,9 @@ use crate::vector::fused::FusedFunction;
 use crate::vector::memory::SelectFunction;
 use crate::vector::pair::{Arithmetic, Pair};
 use crate::vector::reduce::ReduceFunction;
-use crate::vector::sum_of_pairs::PairSumFunction;
+use crate::vector::sum_of_pairs::{PairSum, PairSumFunction};
 use crate::vector::unary::UnaryFunction;
-use openmps_tile::{Binary, Compare, Scalar};
+use openmps_tile::{Binary, Cast, Combine, Compare, Scalar, Unary};
 
 /// Arithmetic on indices, in 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,13 +95,47 @@ pub(super) enum MapKind {
     Arithmetic(Arithmetic),
     /// Of float32.
     Comparison(Compare),
+    /// The lower or the upper of two float32.
+    Extreme(Binary),
+    /// An exponential of a difference of float32.
+    Exponential(Unary),
+    /// `x / (1 + e^-y)` of float32.
+    Logistic,
     Other,
+}
+
+/// What a step on one operand is, where it can be one with others.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum UnaryKind {
+    /// Of float32.
+    Operation(Unary),
+    /// From a number type to another one.
+    Cast([Scalar; 2]),
+    Other,
+}
+
+impl UnaryKind {
+    /// What an operation on a number type is.
+    pub fn of(operation: Unary, scalar: Scalar) -> UnaryKind {
+        if scalar == Scalar::F32 { UnaryKind::Operation(operation) } else { UnaryKind::Other }
+    }
+
+    /// What a cast between number types is.
+    pub fn of_cast(cast: Cast, from: Scalar, to: Scalar) -> UnaryKind {
+        if cast == Cast::Float { UnaryKind::Cast([from, to]) } else { UnaryKind::Other }
+    }
 }
 
 impl MapKind {
     /// What an operation on a number type is.
     pub fn of(operation: Binary, scalar: Scalar) -> MapKind {
-        Arithmetic::of(operation, scalar).map_or(MapKind::Other, MapKind::Arithmetic)
+        use Binary::{Maximum, MaximumNumber, Minimum, MinimumNumber};
+        let is_extreme = matches!(operation, Minimum | Maximum | MinimumNumber | MaximumNumber);
+        match Arithmetic::of(operation, scalar) {
+            Some(arithmetic) => MapKind::Arithmetic(arithmetic),
+            None if is_extreme && scalar == Scalar::F32 => MapKind::Extreme(operation),
+            None => MapKind::Other,
+        }
     }
 }
 
@@ -226,6 +261,7 @@ pub(super) enum Step {
 
     MapUnary {
         function: UnaryFunction,
+        kind: UnaryKind,
         target: Target,
         x: Operand,
         x_size: usize,
@@ -307,10 +343,17 @@ pub(super) enum Step {
 
     /// A step on one row, in its short form.
     Row(Row),
+    /// Several, compiled. They are done one after the other where rows overlap, or where one is an element repeated.
+    Pass {
+        pass: Box<Pass>,
+        steps: Vec<Step>,
+    },
 
     /// All elements to one slot.
     ReduceAll {
         function: ReduceFunction,
+        /// Of float32.
+        combine: Option<Combine>,
         destination: Slot,
         source: Operand,
         size: usize,
@@ -320,6 +363,7 @@ pub(super) enum Step {
     /// The sum of what becomes of each two elements of float32, to one slot: their product, or the square of their difference.
     SumOfPairs {
         function: PairSumFunction,
+        kind: PairSum,
         destination: Slot,
         operands: [Operand; 2],
         extents: Extents,
@@ -394,6 +438,7 @@ impl Step {
             Step::Call(_) | Step::Fold(_) | Step::Gather { .. } => true,
             Step::Atomic(atomic) => atomic.old.is_some(),
             Step::Row(row) => row.keeps_a_tile(),
+            Step::Pass { pass, .. } => pass.keeps_a_tile(),
             step => step.target().is_some_and(|target| target.store.is_none()),
         }
     }
@@ -403,6 +448,7 @@ impl Step {
         match self {
             Step::Loop { body, .. } => std::slice::from_ref(body),
             Step::Fold(fold) => std::slice::from_ref(&fold.body),
+            Step::Pass { steps, .. } => std::slice::from_ref(steps),
             Step::If { bodies, .. } | Step::While { bodies, .. } => bodies,
             _ => &[],
         }
@@ -413,6 +459,7 @@ impl Step {
         match self {
             Step::Loop { body, .. } => std::slice::from_mut(body),
             Step::Fold(fold) => std::slice::from_mut(&mut fold.body),
+            Step::Pass { steps, .. } => std::slice::from_mut(steps),
             Step::If { bodies, .. } | Step::While { bodies, .. } => bodies,
             _ => &mut [],
         }

@@ -9,6 +9,15 @@ use crate::native::lanes::Lanes;
 /// element only.
 pub type PairSumFunction = unsafe fn(destination: *mut u8, operands: [*const u8; 2], repeats: [bool; 2], count: usize);
 
+/// What becomes of each two elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PairSum {
+    /// `x * y`.
+    Products,
+    /// `(x - y) * (x - y)`.
+    SquaredDifferences,
+}
+
 /// Registers of a chunk at most: none has fewer lanes than four.
 const MOST_REGISTERS: usize = CHUNK / 4;
 

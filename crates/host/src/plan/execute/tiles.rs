@@ -47,7 +47,7 @@ impl Machine<'_> {
                         std::ptr::write_bytes(destination.add(inside), 0, columns - inside);
                     }
                 }
-                Step::MapUnary { function, target, x, x_size, extents } => {
+                Step::MapUnary { function, target, x, x_size, extents, .. } => {
                     let (rows, columns) = self.extents(extents);
                     let x = self.source(x, *x_size);
                     let (address, pitch) = self.open(target, extents);
@@ -133,7 +133,7 @@ impl Machine<'_> {
                         memory::copy_strided(destination, size as isize, from, source.by_column, size, columns);
                     }
                 }
-                Step::SumOfPairs { function, destination, operands: [x, y], extents } => {
+                Step::SumOfPairs { function, destination, operands: [x, y], extents, .. } => {
                     let (rows, columns) = self.extents(extents);
                     let sources = [x, y].map(|operand| self.source(operand, size_of::<f32>()));
                     let (operands, repeats) = (sources.map(|x| x.address), sources.map(|x| x.repeats()));
@@ -281,7 +281,7 @@ impl Machine<'_> {
         // SAFETY: as in `step`.
         unsafe {
             match step {
-                Step::ReduceAll { function, destination, source, size, width, extents } => {
+                Step::ReduceAll { function, destination, source, size, width, extents, .. } => {
                     let (rows, columns) = self.extents(extents);
                     let source = self.source(source, *size);
                     let cell = self.cell(*destination);

@@ -2,7 +2,7 @@
 
 use super::{Lowered, Lowering};
 use crate::plan::operand::{Extents, Operand, Part, Slot, Spread, Sum, ViewKind, Width, plain};
-use crate::plan::step::{IndexOperation, MapKind, Step};
+use crate::plan::step::{IndexOperation, MapKind, Step, UnaryKind};
 use crate::plan::value::Planned;
 use crate::vector::{binary, cast};
 use openmps_tile::{Binary, Cast, Scalar, Value};
@@ -193,7 +193,8 @@ impl Lowering<'_> {
         };
         let extents = extents_along(along, part);
         let target = self.target(&extents, size);
-        let step = Step::MapUnary { function, target, x: part.operand, x_size: part.size, extents };
+        let step =
+            Step::MapUnary { function, kind: UnaryKind::Other, target, x: part.operand, x_size: part.size, extents };
         self.emit_tile(step, &extents, 0.2);
         Part { operand: plain(target.register), size, ..part }
     }

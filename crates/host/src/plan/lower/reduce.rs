@@ -10,7 +10,8 @@ use crate::plan::product::ProductKind;
 use crate::plan::step::Step;
 use crate::plan::value::{Filled, Form, Planned, width_of};
 use crate::vector::memory::copy_strided;
-use crate::vector::{binary, reduce, sum_of_pairs};
+use crate::vector::sum_of_pairs::{self, PairSum};
+use crate::vector::{binary, reduce};
 use openmps_tile::{Cast, Combine, Instruction, Scalar, Value};
 use std::sync::Arc;
 
@@ -65,11 +66,14 @@ impl Lowering<'_> {
                     Some(part) if extents.is_whole() => part,
                     _ => extents,
                 };
-                let step = Step::SumOfPairs { function, destination, operands: factors, extents };
+                let kind = PairSum::Products;
+                let step = Step::SumOfPairs { function, kind, destination, operands: factors, extents };
                 self.emit_tile(step, &full, 0.2);
                 return Ok(Planned::Uniform(destination));
             }
-            self.emit_tile(Step::ReduceAll { function, destination, source, size, width, extents }, &full, 0.15);
+            let combine = (scalar == Scalar::F32).then_some(combine);
+            let step = Step::ReduceAll { function, combine, destination, source, size, width, extents };
+            self.emit_tile(step, &full, 0.15);
             return Ok(Planned::Uniform(destination));
         }
         let result = self.extents_of(result);

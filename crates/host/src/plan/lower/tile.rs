@@ -2,7 +2,7 @@
 
 use super::{Lowered, Lowering, refuse};
 use crate::plan::operand::{Extent, Extents, Operand, Slot, Spread, Sum, ViewKind, Width, plain};
-use crate::plan::step::{IndexOperation, MapKind, Step};
+use crate::plan::step::{IndexOperation, MapKind, Step, UnaryKind};
 use crate::plan::value::{Form, Planned, width_of};
 use crate::vector::{binary, cast, fused, unary};
 use openmps_tile::{Binary, Cast, Scalar, Unary, Value};
@@ -52,7 +52,8 @@ impl Lowering<'_> {
         let narrow = cast::cast(Cast::Signed, Scalar::I64, Scalar::I32).filter(|_| size == 4);
         let (Some(function), x) = (narrow, plain(target.register)) else { return plain(target.register) };
         let target = self.target(&full, size);
-        self.emit_tile(Step::MapUnary { function, target, x, x_size: wide, extents: full }, &full, 0.2);
+        let kind = UnaryKind::Other;
+        self.emit_tile(Step::MapUnary { function, kind, target, x, x_size: wide, extents: full }, &full, 0.2);
         plain(target.register)
     }
 
@@ -76,7 +77,8 @@ impl Lowering<'_> {
             return self.through_single(result, &[x], |lowering, operands| {
                 let function = unary::unary(operation, Scalar::F32);
                 let extents = lowering.extents_of(x);
-                lowering.map_unary(function, operands[0], extents, [4, 4], cost(operation))
+                let kind = UnaryKind::Operation(operation);
+                lowering.map_unary(function, kind, operands[0], extents, [4, 4], cost(operation))
             });
         };
         if let Planned::Uniform(slot) = self.get(x)? {
@@ -87,9 +89,11 @@ impl Lowering<'_> {
             (self.form_of(operand), binary::exponential_of_difference(operation))
         {
             // The difference is left out where nobody else reads it.
-            return self.map_binary(Some(function), MapKind::Other, x, y, extents, [4, 4], cost(operation));
+            let kind = MapKind::Exponential(operation);
+            return self.map_binary(Some(function), kind, x, y, extents, [4, 4], cost(operation));
         }
-        let planned = self.map_unary(Some(function), operand, extents, [scalar.size(); 2], cost(operation))?;
+        let kind = UnaryKind::of(operation, scalar);
+        let planned = self.map_unary(Some(function), kind, operand, extents, [scalar.size(); 2], cost(operation))?;
         let form = match (operation, self.form_of(operand)) {
             (Unary::Negate, _) => Some(Form::Negated(operand)),
             (Unary::Exp, Some(Form::Negated(of))) => Some(Form::ExponentialOfNegated(of)),
@@ -113,6 +117,7 @@ impl Lowering<'_> {
     fn map_unary(
         &mut self,
         function: Option<unary::UnaryFunction>,
+        kind: UnaryKind,
         x: Operand,
         extents: Extents,
         [x_size, size]: [usize; 2],
@@ -123,7 +128,7 @@ impl Lowering<'_> {
             return Ok(Planned::Uniform(self.scalar_unary(function, slot, Width::Whole)));
         }
         let target = self.target(&extents, size);
-        self.emit_tile(Step::MapUnary { function, target, x, x_size, extents }, &extents, ns);
+        self.emit_tile(Step::MapUnary { function, kind, target, x, x_size, extents }, &extents, ns);
         Ok(Planned::Data(plain(target.register)))
     }
 
@@ -164,17 +169,18 @@ impl Lowering<'_> {
         &mut self,
         x: Operand,
         extents: Extents,
-        kind: Cast,
+        cast: Cast,
         from: Scalar,
         to: Scalar,
     ) -> Lowered<Operand> {
         if let Operand::Uniform(slot) = x {
-            return Ok(Operand::Uniform(self.scalar_cast(kind, from, to, slot)?));
+            return Ok(Operand::Uniform(self.scalar_cast(cast, from, to, slot)?));
         }
-        let function = cast::cast(kind, from, to);
-        match self.map_unary(function, x, extents, [from.size(), to.size()], 0.2)? {
+        let function = cast::cast(cast, from, to);
+        let kind = UnaryKind::of_cast(cast, from, to);
+        match self.map_unary(function, kind, x, extents, [from.size(), to.size()], 0.2)? {
             Planned::Data(operand) => Ok(operand),
-            _ => refuse(kind.text()),
+            _ => refuse(cast.text()),
         }
     }
 
@@ -243,7 +249,7 @@ impl Lowering<'_> {
             // The steps to the divisor are left out where nobody else reads them.
             return self.map_binary(
                 Some(binary::over_one_and_exponential()),
-                MapKind::Other,
+                MapKind::Logistic,
                 x,
                 of,
                 extents,
